@@ -1,0 +1,71 @@
+//! Doubly linked lists through the slab. Invariant: a message is in exactly one list, of the live
+//! or of the dead, in the order in which it came there; so the head is always the oldest.
+
+use crate::entry::Entry;
+use crate::slab::{NONE, Slab};
+
+#[derive(Debug, Clone)]
+pub(crate) struct List {
+    pub(crate) head: u32,
+    tail: u32,
+    len: u64,
+}
+
+/// A message's neighbours in the list it is in.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Links {
+    prev: u32,
+    pub(crate) next: u32,
+}
+
+impl Links {
+    pub(crate) const NONE: Self = Self { prev: NONE, next: NONE };
+}
+
+impl List {
+    pub(crate) const fn new() -> Self {
+        Self { head: NONE, tail: NONE, len: 0 }
+    }
+
+    pub(crate) const fn len(&self) -> u64 {
+        self.len
+    }
+
+    pub(crate) fn push_back<P>(&mut self, slab: &mut Slab<Entry<P>>, slot: u32) {
+        let links = Links { prev: self.tail, next: NONE };
+        slab.get_mut(slot).expect("a listed slot is full").links = links;
+        match slab.get_mut(self.tail) {
+            Some(last) => last.links.next = slot,
+            None => self.head = slot,
+        }
+        self.tail = slot;
+        self.len += 1;
+    }
+
+    pub(crate) fn unlink<P>(&mut self, slab: &mut Slab<Entry<P>>, slot: u32) {
+        let entry = slab.get_mut(slot).expect("a listed slot is full");
+        let Links { prev, next } = std::mem::replace(&mut entry.links, Links::NONE);
+        match slab.get_mut(prev) {
+            Some(before) => before.links.next = next,
+            None => self.head = next,
+        }
+        match slab.get_mut(next) {
+            Some(behind) => behind.links.prev = prev,
+            None => self.tail = prev,
+        }
+        self.len -= 1;
+    }
+
+    pub(crate) fn iter<'a, P>(
+        &'a self,
+        slab: &'a Slab<Entry<P>>,
+    ) -> impl Iterator<Item = (u32, &'a Entry<P>)> {
+        let mut slot = self.head;
+        std::iter::from_fn(move || {
+            let entry = slab.get(slot)?;
+            let here = slot;
+            slot = entry.links.next;
+            Some((here, entry))
+        })
+    }
+}
