@@ -35,7 +35,8 @@ pub(crate) struct Known {
 #[derive(Debug, Clone)]
 pub(crate) struct Dedup {
     known: HashMap<Arc<str>, Known, Seeded>,
-    /// Keys in the order in which they came; those that expire leave at the front.
+    /// Keys in the order in which they expire, which is the order in which they came unless the
+    /// window was made shorter; those that expire leave at the front.
     order: VecDeque<(Time, Arc<str>)>,
 }
 
@@ -71,11 +72,12 @@ impl Dedup {
         if self.order.len() < capacity {
             return None;
         }
-        match self.order.front() {
-            Some((expires, _)) if *expires <= now => None,
-            Some((expires, _)) => Some(expires.since(now)),
-            None => Some(Duration::MAX),
+        if self.unexpired(now) < capacity {
+            return None;
         }
+        // There are too many if the capacity was made smaller: all those have to go first.
+        let last_to_go = self.order.len() - capacity;
+        Some(self.order.get(last_to_go).map_or(Duration::MAX, |(expires, _)| expires.since(now)))
     }
 
     pub(crate) fn record(&mut self, at: Time, idempotency: Idempotency, id: Id) {
@@ -83,7 +85,13 @@ impl Dedup {
         let key: Arc<str> = idempotency.key.into();
         let known =
             Known { fingerprint: idempotency.fingerprint, id, expires: idempotency.expires };
-        self.order.push_back((known.expires, Arc::clone(&key)));
+        let place = (known.expires, Arc::clone(&key));
+        if self.order.back().is_none_or(|(last, _)| *last <= known.expires) {
+            self.order.push_back(place);
+        } else {
+            let index = self.order.partition_point(|(expires, _)| *expires <= known.expires);
+            self.order.insert(index, place);
+        }
         self.known.insert(key, known);
     }
 
@@ -103,8 +111,9 @@ impl Dedup {
         }
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.order.len()
+    /// How many keys are remembered at `now`.
+    pub(crate) fn unexpired(&self, now: Time) -> usize {
+        self.order.len() - self.order.partition_point(|(expires, _)| *expires <= now)
     }
 
     /// Unexpired keys, sorted.

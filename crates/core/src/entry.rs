@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::event::DeadReason;
 use crate::ids::{Id, Key, LeaseId};
+use crate::line::Place;
 use crate::list::Links;
 use crate::time::Time;
 
@@ -17,7 +18,9 @@ pub(crate) struct Entry<P> {
     pub(crate) due: Time,
     /// Which place in the line is current; a dead letter's number in the order of dying.
     pub(crate) stamp: u64,
-    /// When it was sent or redriven: decides age, and the place of an undone delivery.
+    /// Due time and stamp of the place it was last delivered from: an undone delivery goes there.
+    pub(crate) turn: (Time, u64),
+    /// When it was sent or redriven: decides age.
     pub(crate) entered: Time,
     /// How far its delivery can be extended.
     pub(crate) hold_until: Time,
@@ -69,7 +72,7 @@ pub struct View<'a, P> {
     pub phase: Phase,
     /// Deliveries so far.
     pub attempts: u32,
-    /// When it becomes receivable; in the past if it is.
+    /// When it becomes receivable, its group permitting; in the past if it is.
     pub due: Time,
     /// When it was sent, or redriven.
     pub entered: Time,
@@ -97,10 +100,17 @@ impl<P> Entry<P> {
         self.trouble.as_ref().and_then(|trouble| trouble.death)
     }
 
-    pub(crate) fn phase(&self, now: Time) -> Phase {
+    /// Whether `place`, in this message's slot, is its current one.
+    pub(crate) const fn is_at(&self, place: &Place) -> bool {
+        self.stamp == place.stamp
+    }
+
+    /// `behind`: whether another message of its group is before it. Its own delay, if it has one,
+    /// counts only when its turn has come, as in [`crate::Stats`].
+    pub(crate) fn phase(&self, now: Time, behind: bool) -> Phase {
         if self.death().is_some() {
             Phase::Dead
-        } else if self.due <= now {
+        } else if behind || self.due <= now {
             Phase::Ready
         } else if self.lease.is_some() {
             Phase::Invisible
@@ -109,12 +119,12 @@ impl<P> Entry<P> {
         }
     }
 
-    pub(crate) fn view(&self, slot: u32, now: Time) -> View<'_, P> {
+    pub(crate) fn view(&self, slot: u32, now: Time, behind: bool) -> View<'_, P> {
         View {
             key: Key { seq: self.seq, slot },
             id: self.id,
             payload: &self.payload,
-            phase: self.phase(now),
+            phase: self.phase(now, behind),
             attempts: self.attempts,
             due: self.due,
             entered: self.entered,

@@ -48,13 +48,24 @@ impl<T: Ord + Copy> Heap<T> {
         Some(first)
     }
 
-    /// Keeps what `keep` says, in linear time, and gives memory back.
+    /// Keeps what `keep` says, in linear time.
     pub(crate) fn retain(&mut self, keep: impl FnMut(&T) -> bool) {
         self.items.retain(keep);
         for index in (0..self.items.len().div_ceil(ARITY)).rev() {
             self.sift_down(index);
         }
-        self.items.shrink_to(self.items.len() * 2);
+    }
+
+    /// Gives memory back if less than a quarter of it, less `slack`, is used.
+    pub(crate) fn give_back(&mut self, slack: usize) {
+        if self.items.capacity() / 4 > self.items.len() + slack {
+            self.items.shrink_to(self.items.len() * 2);
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn capacity(&self) -> usize {
+        self.items.capacity()
     }
 
     /// Calls `visit` for every element for which `within` holds. `within` must be downward closed:

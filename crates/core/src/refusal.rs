@@ -22,7 +22,7 @@ pub enum Refusal {
     DedupFull {
         /// The bound that was reached.
         capacity: usize,
-        /// When the oldest key expires.
+        /// When enough keys have expired that there is a place.
         retry_after: Duration,
     },
     /// As many messages are in flight as the policy allows (L1).

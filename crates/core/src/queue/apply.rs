@@ -30,11 +30,12 @@ impl<P> Queue<P> {
     /// # Panics
     /// If the event does not fit this state; see [`Queue::fits`].
     pub fn apply(&mut self, event: Event<P>) -> Freed<P> {
+        // Cheap beside what a stale event would do to whoever has the slot now.
+        assert!(self.fits(&event), "an event does not fit: {:?} at {:?}", event.key(), event.at());
         self.latest = self.latest.max(event.at());
         let freed = self.apply_inner(event);
-        self.line.tidy(|place| {
-            self.slab.get(place.slot).is_some_and(|entry| entry.stamp == place.stamp)
-        });
+        let slab = &self.slab;
+        self.line.tidy(|place| slab.get(place.slot).is_some_and(|entry| entry.is_at(place)));
         freed
     }
 
@@ -42,21 +43,27 @@ impl<P> Queue<P> {
     /// need not ask; a replay of stored events should.
     #[must_use]
     pub fn fits(&self, event: &Event<P>) -> bool {
-        let dead = |key: Key| self.entry(key).is_some_and(|entry| entry.death().is_some());
-        let live = |key: Key| self.entry(key).is_some_and(|entry| entry.death().is_none());
         let first = |key: Key| {
-            live(key)
-                && self.entry(key).is_some_and(|entry| self.groups.is_head(entry.group, key.slot))
+            self.entry(key).filter(|entry| {
+                entry.death().is_none() && self.groups.is_head(entry.group, key.slot)
+            })
         };
         match event {
-            Event::Sent { key, .. } => key.slot < NONE && self.slab.get(key.slot).is_none(),
-            Event::Delivered { key, .. }
-            | Event::Acknowledged { key, .. }
+            Event::Sent { key, .. } => {
+                key.slot < NONE && key.seq < u64::MAX && self.slab.get(key.slot).is_none()
+            }
+            // Its time has come, and this is not a delivery that it already had.
+            Event::Delivered { key, lease, at, .. } => {
+                first(*key).is_some_and(|entry| entry.due <= *at && entry.lease < Some(*lease))
+            }
+            Event::Acknowledged { key, .. }
             | Event::Nacked { key, .. }
             | Event::Extended { key, .. }
-            | Event::Returned { key, .. }
-            | Event::DeadLettered { key, .. } => first(*key),
-            Event::Redriven { key, .. } | Event::Discarded { key, .. } => dead(*key),
+            | Event::Returned { key, .. } => first(*key).is_some_and(|entry| entry.lease.is_some()),
+            Event::DeadLettered { key, .. } => first(*key).is_some(),
+            Event::Redriven { key, .. } | Event::Discarded { key, .. } => {
+                self.entry(*key).is_some_and(|entry| entry.death().is_some())
+            }
             Event::Opened { epoch, .. } => *epoch <= LeaseId::MAX_EPOCH,
             Event::Purged { .. } | Event::Configured { .. } => true,
         }
@@ -76,6 +83,7 @@ impl<P> Queue<P> {
                     seq: key.seq,
                     due,
                     stamp: 0,
+                    turn: (due, 0),
                     entered: at,
                     hold_until: Time::MAX,
                     lease: None,
@@ -105,12 +113,7 @@ impl<P> Queue<P> {
                 let lease = self.entry_mut(key.slot).lease;
                 self.move_to(key.slot, due, lease);
             }
-            Event::Returned { key, .. } => {
-                let entry = self.entry_mut(key.slot);
-                entry.attempts -= 1;
-                let due = entry.entered;
-                self.move_to(key.slot, due, None);
-            }
+            Event::Returned { key, .. } => self.undo(key.slot),
             Event::DeadLettered { key, at, reason, error } => {
                 self.note_error(key.slot, error);
                 self.bury(key.slot, reason, at);
@@ -163,14 +166,24 @@ impl<P> Queue<P> {
         }
     }
 
-    /// Gives a message a place in the line for its `due`.
+    /// Gives a message a place in the line for its `due`, behind those with the same.
     fn place(&mut self, slot: u32) {
+        let stamp = self.new_stamp();
+        self.place_at(slot, stamp);
+    }
+
+    fn new_stamp(&mut self) -> u64 {
         let stamp = self.next_stamp;
         self.next_stamp += 1;
+        stamp
+    }
+
+    fn place_at(&mut self, slot: u32, stamp: u64) {
         let now = self.latest;
         let entry = self.slab.get_mut(slot).expect("the event fits: its slot is full");
         entry.stamp = stamp;
-        entry.held = self.line.add(Place { due: entry.due, stamp, slot }, now);
+        let place = Place { due: entry.due, stamp, slot };
+        entry.held = self.line.add(place, now, entry.lease.is_some());
         match (entry.held, entry.lease) {
             (true, Some(_)) => self.leased += 1,
             (true, None) => self.held_back += 1,
@@ -199,7 +212,12 @@ impl<P> Queue<P> {
 
     fn deliver(&mut self, slot: u32, lease: LeaseId, due: Time, hold_until: Time) {
         self.next_lease = self.next_lease.max(lease.next());
+        // The stamp can be used again if its place leaves the line now, as the first one does. A
+        // journal that was put together anew may hand out another; that one goes behind its equals.
+        let first = self.line.first(self.latest).is_some_and(|place| place.slot == slot);
+        let stamp = if first { self.entry_mut(slot).stamp } else { self.new_stamp() };
         let entry = self.entry_mut(slot);
+        entry.turn = (entry.due, stamp);
         let timed_out = entry.lease.is_some();
         entry.attempts = entry.attempts.saturating_add(1);
         entry.hold_until = hold_until;
@@ -208,6 +226,17 @@ impl<P> Queue<P> {
         self.totals.redelivered += u64::from(again);
         self.totals.timed_out += u64::from(timed_out);
         self.move_to(slot, due, Some(lease));
+    }
+
+    /// The delivery did not happen: the message is where it was in line.
+    fn undo(&mut self, slot: u32) {
+        self.unplace(slot);
+        let entry = self.entry_mut(slot);
+        entry.attempts -= 1;
+        entry.lease = None;
+        let (due, stamp) = entry.turn;
+        entry.due = due;
+        self.place_at(slot, stamp);
     }
 
     fn note_error(&mut self, slot: u32, error: Option<Box<str>>) {
@@ -220,12 +249,12 @@ impl<P> Queue<P> {
         let group = self.entry_mut(slot).group;
         let group = self.groups.key(group).map(Arc::clone);
         self.exit(slot);
-        let stamp = self.next_stamp;
-        self.next_stamp += 1;
+        let stamp = self.new_stamp();
         let entry = self.entry_mut(slot);
         entry.stamp = stamp;
+        // A consumer may give one of these reasons too, but not because its time was over.
         let by_itself = matches!(reason, DeadReason::MaxAttempts | DeadReason::Expired);
-        let timed_out = entry.lease.take().is_some() && by_itself;
+        let timed_out = entry.lease.take().is_some() && by_itself && entry.due <= at;
         entry.held = false;
         let trouble: &mut Trouble = entry.trouble.get_or_insert_default();
         trouble.death = Some((reason, at));

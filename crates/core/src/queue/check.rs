@@ -1,5 +1,6 @@
 //! Structural invariants, spelled out. Tests call this after every step; it walks everything.
 
+use crate::line::Place;
 use crate::queue::Queue;
 use crate::slab::NONE;
 
@@ -52,9 +53,7 @@ impl<P> Queue<P> {
     }
 
     fn assert_line(&self, placed: usize) {
-        let current = |place: &&crate::line::Place| {
-            self.slab.get(place.slot).is_some_and(|entry| entry.stamp == place.stamp)
-        };
+        let current = |place: &&Place| self.is_current(place);
         let places: Vec<_> = self.line.places().filter(current).collect();
         assert_eq!(places.len(), placed, "every head of a group has one current place");
         assert_eq!(self.line.current(), placed, "count of current places");
@@ -62,6 +61,7 @@ impl<P> Queue<P> {
             let entry = self.slab.get(place.slot).expect("it is current");
             assert_eq!(place.due, entry.due, "slot {}: place and message disagree", place.slot);
         }
+        assert!(self.line.is_sorted(), "the FIFO is not in order");
         assert!(self.line.heads().all(|head| current(&head)), "a stale head of the line");
     }
 }

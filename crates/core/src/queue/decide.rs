@@ -204,17 +204,14 @@ impl<P> Queue<P> {
         if in_flight < max_in_flight {
             return Ok(());
         }
-        self.line.visit_due(at, |place| {
-            let current = self.slab.get(place.slot).filter(|entry| entry.stamp == place.stamp);
-            if current.is_some_and(|entry| entry.lease.is_some()) {
-                in_flight -= 1;
-            }
+        self.line.visit_leases_over(at, |place| {
+            in_flight -= u64::from(self.is_current(place));
             in_flight >= max_in_flight
         });
         if in_flight < max_in_flight {
             return Ok(());
         }
-        let retry_after = match self.line.next_held() {
+        let retry_after = match self.line.next_lease_over() {
             Some(due) if due > at => due.since(at).min(RETRY_HINT),
             _ => RETRY_HINT,
         };

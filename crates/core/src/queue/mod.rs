@@ -8,7 +8,7 @@ use crate::dedup::Dedup;
 use crate::entry::{Entry, View};
 use crate::groups::Groups;
 use crate::ids::{Key, LeaseId};
-use crate::line::Line;
+use crate::line::{Line, Place};
 use crate::list::List;
 use crate::policy::Policy;
 use crate::slab::Slab;
@@ -98,39 +98,47 @@ impl<P> Queue<P> {
     /// The message with this key, in whatever state.
     #[must_use]
     pub fn get(&self, now: Time, key: Key) -> Option<View<'_, P>> {
-        let entry = self.slab.get(key.slot).filter(|entry| entry.seq == key.seq)?;
-        Some(entry.view(key.slot, self.not_before(now)))
+        self.entry(key).map(|entry| self.view(key.slot, entry, self.not_before(now)))
     }
 
     /// The message in this slot, in whatever state: for homes whose ids carry the slot.
     #[must_use]
     pub fn in_slot(&self, now: Time, slot: u32) -> Option<View<'_, P>> {
-        Some(self.slab.get(slot)?.view(slot, self.not_before(now)))
+        self.slab.get(slot).map(|entry| self.view(slot, entry, self.not_before(now)))
+    }
+
+    /// The message whose turn it is at `now`.
+    #[must_use]
+    pub fn first(&self, now: Time) -> Option<View<'_, P>> {
+        let now = self.not_before(now);
+        let place = self.line.first(now)?;
+        self.slab.get(place.slot).map(|entry| self.view(place.slot, entry, now))
     }
 
     /// Live messages, oldest first.
     pub fn iter_live(&self, now: Time) -> impl Iterator<Item = View<'_, P>> {
         let now = self.not_before(now);
-        self.live.iter(&self.slab).map(move |(slot, entry)| entry.view(slot, now))
+        self.live.iter(&self.slab).map(move |(slot, entry)| self.view(slot, entry, now))
     }
 
     /// Dead letters, in order of dying.
     pub fn iter_dead(&self, now: Time) -> impl Iterator<Item = View<'_, P>> {
         let now = self.not_before(now);
-        self.dead.iter(&self.slab).map(move |(slot, entry)| entry.view(slot, now))
+        self.dead.iter(&self.slab).map(move |(slot, entry)| self.view(slot, entry, now))
     }
 
     /// How many messages are in which state. Costs what is due but not received yet, no more.
     #[must_use]
     pub fn stats(&self, now: Time) -> Stats {
         let now = self.not_before(now);
+        let current = |place: &Place| u64::from(self.is_current(place));
         let (mut leases_over, mut delays_over) = (0, 0);
-        self.line.visit_due(now, |place| {
-            match self.slab.get(place.slot).filter(|entry| entry.stamp == place.stamp) {
-                Some(entry) if entry.lease.is_some() => leases_over += 1,
-                Some(_) => delays_over += 1,
-                None => {}
-            }
+        self.line.visit_leases_over(now, |place| {
+            leases_over += current(place);
+            true
+        });
+        self.line.visit_delays_over(now, |place| {
+            delays_over += current(place);
             true
         });
         let invisible = self.leased - leases_over;
@@ -141,7 +149,7 @@ impl<P> Queue<P> {
             ready: self.live.len() - invisible - delayed,
             dead: self.dead.len(),
             oldest_age: self.slab.get(self.live.head).map(|oldest| now.since(oldest.entered)),
-            dedup_entries: self.dedup.len() as u64,
+            dedup_entries: self.dedup.unexpired(now) as u64,
             totals: self.totals,
         }
     }
@@ -165,9 +173,18 @@ impl<P> Queue<P> {
         oldest_live.into_iter().chain(oldest_dead).min()
     }
 
+    fn view<'a>(&self, slot: u32, entry: &'a Entry<P>, now: Time) -> View<'a, P> {
+        entry.view(slot, now, !self.groups.is_head(entry.group, slot))
+    }
+
     /// `now`, unless the clock has stepped back.
     pub(crate) fn not_before(&self, now: Time) -> Time {
         now.max(self.latest)
+    }
+
+    /// Whether a place in the line is still the one of its message.
+    pub(crate) fn is_current(&self, place: &Place) -> bool {
+        self.slab.get(place.slot).is_some_and(|entry| entry.is_at(place))
     }
 
     pub(crate) fn entry(&self, key: Key) -> Option<&Entry<P>> {

@@ -1,0 +1,196 @@
+//! Addresses of mailboxes: one grammar for the library, the command line and `reply_to`.
+//!
+//! `scheme://place/name?option=value`, the last path segment being the mailbox. `scheme:path/name`
+//! is allowed where the place is a path.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::name::Name;
+
+/// Where a mailbox is. Only the form is checked here; what place and options mean is the backend's.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Address {
+    scheme: String,
+    place: String,
+    name: Name,
+    options: BTreeMap<String, String>,
+}
+
+/// Longest address.
+const ADDRESS_LEN: usize = 4096;
+
+impl Address {
+    /// Reads an address.
+    ///
+    /// # Errors
+    /// `InvalidParameter`, saying which part is wrong.
+    pub fn parse(text: &str) -> Result<Self> {
+        if text.len() > ADDRESS_LEN {
+            return Err(Error::too_large("address", text.len(), ADDRESS_LEN));
+        }
+        let Some((scheme, rest)) = text.split_once(':').filter(|(scheme, _)| is_scheme(scheme))
+        else {
+            return Err(refuse(text, "has no scheme, such as memory://name"));
+        };
+        let rest = rest.strip_prefix("//").unwrap_or(rest);
+        let (path, query) = match rest.split_once('?') {
+            Some((path, query)) => (path, Some(query)),
+            None => (rest, None),
+        };
+        let (place, name) = path.rsplit_once('/').unwrap_or(("", path));
+        if name.is_empty() {
+            return Err(refuse(text, "names no mailbox: its last path segment is empty"));
+        }
+        let name = Name::parse(name).map_err(|why| refuse(text, why))?;
+        let mut options = BTreeMap::new();
+        for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
+            let Some((key, value)) = pair.split_once('=') else {
+                return Err(refuse(text, format_args!("option {pair:?} has no value")));
+            };
+            if options.insert(key.to_owned(), value.to_owned()).is_some() {
+                return Err(refuse(text, format_args!("option {key:?} is given twice")));
+            }
+        }
+        Ok(Self { scheme: scheme.to_owned(), place: place.to_owned(), name, options })
+    }
+
+    /// Whether text is meant as an address, not as a bare name. (A name may have colons; an
+    /// address has `://`, or a path after its scheme.)
+    #[must_use]
+    pub fn has_scheme(text: &str) -> bool {
+        text.split_once(':')
+            .is_some_and(|(scheme, rest)| is_scheme(scheme) && rest.contains(['/', '?']))
+    }
+
+    /// Which backend.
+    #[must_use]
+    pub fn scheme(&self) -> &str {
+        &self.scheme
+    }
+
+    /// Where it is: a host, a path, a region; may be empty.
+    #[must_use]
+    pub fn place(&self) -> &str {
+        &self.place
+    }
+
+    /// The host part of the place, without user, password and port.
+    #[must_use]
+    pub fn host(&self) -> &str {
+        let authority = self.place.split('/').next().unwrap_or_default();
+        let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+        match host.strip_prefix('[') {
+            Some(v6) => v6.split(']').next().unwrap_or_default(),
+            None => host.split(':').next().unwrap_or_default(),
+        }
+    }
+
+    /// The mailbox there.
+    #[must_use]
+    pub const fn name(&self) -> &Name {
+        &self.name
+    }
+
+    /// What else was said.
+    #[must_use]
+    pub const fn options(&self) -> &BTreeMap<String, String> {
+        &self.options
+    }
+
+    /// Refuses options that nobody understands: a misspelt one must not be ignored.
+    ///
+    /// # Errors
+    /// `InvalidParameter`.
+    pub fn allow_options(&self, known: &[&str]) -> Result<()> {
+        match self.options.keys().find(|key| !known.contains(&key.as_str())) {
+            None => Ok(()),
+            Some(key) => {
+                let message = format!("{}: addresses have no option {key:?}", self.scheme);
+                Err(Error::new(ErrorKind::InvalidParameter, message).with_field("address"))
+            }
+        }
+    }
+}
+
+fn is_scheme(text: &str) -> bool {
+    text.starts_with(|first: char| first.is_ascii_lowercase())
+        && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '+')
+}
+
+/// Addresses may carry passwords: the message shows the scheme alone.
+fn refuse(text: &str, why: impl fmt::Display) -> Error {
+    let scheme = text.split(':').next().filter(|scheme| is_scheme(scheme)).unwrap_or("?");
+    Error::new(ErrorKind::InvalidParameter, format!("address {scheme}:… {why}"))
+        .with_field("address")
+}
+
+impl fmt::Display for Address {
+    /// Without user, password and options, which may be secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let place = self.place.rsplit_once('@').map_or(self.place.as_str(), |(_, place)| place);
+        write!(f, "{}://", self.scheme)?;
+        if !place.is_empty() {
+            write!(f, "{place}/")?;
+        }
+        write!(f, "{}", self.name)
+    }
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Address({self})")
+    }
+}
+
+impl FromStr for Address {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        Self::parse(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_segment_is_the_mailbox() {
+        for (text, scheme, place, name, host) in [
+            ("memory://jobs", "memory", "", "jobs", ""),
+            ("memory://m1/jobs", "memory", "m1", "jobs", "m1"),
+            ("journal:///var/lib/q/jobs", "journal", "/var/lib/q", "jobs", ""),
+            ("dir:.tmp/inbox", "dir", ".tmp", "inbox", ".tmp"),
+            ("redis://u:p@h:6379/jobs?db=2", "redis", "u:p@h:6379", "jobs", "h"),
+            ("redis+sentinel://a,b/master/jobs", "redis+sentinel", "a,b/master", "jobs", "a,b"),
+            ("http://[::1]:7600/jobs", "http", "[::1]:7600", "jobs", "::1"),
+        ] {
+            let address = Address::parse(text).unwrap();
+            assert_eq!((address.scheme(), address.place()), (scheme, place), "{text}");
+            assert_eq!((address.name().as_str(), address.host()), (name, host), "{text}");
+            assert!(Address::has_scheme(text));
+        }
+    }
+
+    #[test]
+    fn a_bad_address_is_refused_without_showing_its_password() {
+        for text in [
+            "",
+            "jobs",
+            "redis://u:hunter2@h/",
+            "redis://u:hunter2@h/a b",
+            "x://h/n?a",
+            "x://h/n?a=1&a=2",
+        ] {
+            let error = Address::parse(text).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidParameter, "{text}");
+            assert!(!error.to_string().contains("hunter2"));
+        }
+        let shown = Address::parse("redis://u:hunter2@h:1/jobs?password=x").unwrap().to_string();
+        assert_eq!(shown, "redis://h:1/jobs");
+        assert!(!Address::has_scheme("user:42:inbox"));
+    }
+}

@@ -1,0 +1,3 @@
+//! Homes for messages. Each is one implementation of [`Backend`](crate::Backend).
+
+pub mod memory;

@@ -1,0 +1,1 @@
+//! The same mailbox without async.

@@ -1,0 +1,196 @@
+//! Time for homes. Invariant: queue time never goes back and has nothing to do with wall time (V6).
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use mailbox_core::Time;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::timestamp::Timestamp;
+
+/// Where a backend takes its time from: the system, or a test that moves it by hand.
+#[derive(Clone)]
+pub struct Clock(Source);
+
+#[derive(Clone)]
+enum Source {
+    /// Tokio's clock, which is the system's monotonic one unless a test has paused it.
+    System {
+        origin: Instant,
+    },
+    Manual(Arc<Manual>),
+}
+
+impl Clock {
+    /// The system's monotonic clock. Waiting needs a tokio runtime with its timer enabled.
+    #[must_use]
+    pub fn system() -> Self {
+        Self(Source::System { origin: Instant::now() })
+    }
+
+    /// The present in queue time.
+    pub(crate) fn now(&self) -> Time {
+        Time::ZERO.after(match &self.0 {
+            Source::System { origin } => origin.elapsed(),
+            Source::Manual(manual) => manual.state.lock().elapsed,
+        })
+    }
+
+    /// The present in wall time.
+    pub(crate) fn wall(&self) -> Timestamp {
+        match &self.0 {
+            Source::System { .. } => Timestamp::now(),
+            Source::Manual(manual) => {
+                let state = manual.state.lock();
+                state.wall_origin.after(state.elapsed)
+            }
+        }
+    }
+
+    /// Ends at `deadline`.
+    pub(crate) async fn sleep_until(&self, deadline: Time) {
+        match &self.0 {
+            Source::System { origin } => {
+                // Far beyond any deadline a caller can ask for; an `Instant` cannot hold more.
+                const FAR: Duration = Duration::from_secs(30 * 365 * 86_400);
+                let after_origin = deadline.since(Time::ZERO).min(origin.elapsed() + FAR);
+                tokio::time::sleep_until(*origin + after_origin).await;
+            }
+            Source::Manual(manual) => Sleep { manual, deadline, ticket: None }.await,
+        }
+    }
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            Source::System { .. } => "Clock(system)",
+            Source::Manual(_) => "Clock(manual)",
+        })
+    }
+}
+
+/// A clock that stands still until a test moves it: hours of redelivery in milliseconds.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> mailbox::Result<()> {
+/// use std::time::Duration;
+/// use mailbox::{Mailbox, testing::ManualClock};
+///
+/// let clock = ManualClock::new();
+/// let jobs: Mailbox<String> = Mailbox::memory_with_clock("jobs", clock.clock())?;
+/// jobs.send("tidy up".to_owned()).await?;
+///
+/// let first = jobs.receive().await?; // invisible for 30 s now
+/// assert!(jobs.receive().await?.is_empty());
+/// clock.advance(Duration::from_secs(30));
+/// assert_eq!(jobs.receive().await?[0].delivery_count(), 2);
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct ManualClock(Arc<Manual>);
+
+struct Manual {
+    state: Mutex<ManualState>,
+}
+
+struct ManualState {
+    elapsed: Duration,
+    wall_origin: Timestamp,
+    sleepers: BTreeMap<(Time, u64), Waker>,
+    next_ticket: u64,
+}
+
+impl ManualClock {
+    /// A clock that stands at 2025-01-01T00:00:00Z.
+    #[must_use]
+    pub fn new() -> Self {
+        let state = ManualState {
+            elapsed: Duration::ZERO,
+            wall_origin: Timestamp::from_unix_millis(1_735_689_600_000),
+            sleepers: BTreeMap::new(),
+            next_ticket: 0,
+        };
+        Self(Arc::new(Manual { state: Mutex::new(state) }))
+    }
+
+    /// For whoever takes a [`Clock`].
+    #[must_use]
+    pub fn clock(&self) -> Clock {
+        Clock(Source::Manual(Arc::clone(&self.0)))
+    }
+
+    /// Moves time on, and wakes everybody whose time has come.
+    pub fn advance(&self, by: Duration) {
+        let woken: Vec<Waker> = {
+            let mut state = self.0.state.lock();
+            state.elapsed = state.elapsed.saturating_add(by);
+            let now = Time::ZERO.after(state.elapsed);
+            let later = state.sleepers.split_off(&(now.after(Duration::from_nanos(1)), 0));
+            std::mem::replace(&mut state.sleepers, later).into_values().collect()
+        };
+        woken.into_iter().for_each(Waker::wake);
+    }
+
+    /// Moves wall time alone, as an operator or a time server would: no deadline may notice (V6).
+    pub fn step_wall(&self, to: Timestamp) {
+        let mut state = self.0.state.lock();
+        state.wall_origin = to.before(state.elapsed);
+    }
+
+    /// How long it has been moved altogether.
+    #[must_use]
+    pub fn elapsed(&self) -> Duration {
+        self.0.state.lock().elapsed
+    }
+}
+
+impl Default for ManualClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for ManualClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ManualClock").field(&self.elapsed()).finish()
+    }
+}
+
+struct Sleep<'a> {
+    manual: &'a Manual,
+    deadline: Time,
+    ticket: Option<u64>,
+}
+
+impl Future for Sleep<'_> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.manual.state.lock();
+        if Time::ZERO.after(state.elapsed) >= self.deadline {
+            return Poll::Ready(());
+        }
+        let ticket = self.ticket.unwrap_or(state.next_ticket);
+        state.next_ticket = state.next_ticket.max(ticket + 1);
+        state.sleepers.insert((self.deadline, ticket), context.waker().clone());
+        drop(state);
+        self.ticket = Some(ticket);
+        Poll::Pending
+    }
+}
+
+impl Drop for Sleep<'_> {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket {
+            self.manual.state.lock().sleepers.remove(&(self.deadline, ticket));
+        }
+    }
+}

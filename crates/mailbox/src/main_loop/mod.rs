@@ -1,0 +1,1 @@
+//! Workers and their clients (P1 to P6).

@@ -1,0 +1,3 @@
+//! Doubles for tests of code that uses mailboxes.
+
+pub use crate::home::clock::ManualClock;
