@@ -6,12 +6,15 @@ use crate::event::DeadReason;
 use crate::ids::{Id, Key, LeaseId};
 use crate::line::Place;
 use crate::list::Links;
+use crate::queue::NO_STAMP;
+use crate::slab::NONE;
 use crate::time::Time;
 
 /// What the queue knows about a message. Kept small: this is most of the index.
 #[derive(Debug, Clone)]
 pub(crate) struct Entry<P> {
-    pub(crate) payload: P,
+    /// None only in the moment in which the message leaves.
+    pub(crate) payload: Option<P>,
     pub(crate) id: Id,
     pub(crate) seq: u64,
     /// Receivable from then on. Means nothing for a dead letter.
@@ -96,6 +99,32 @@ pub struct DeadLetter {
 }
 
 impl<P> Entry<P> {
+    /// A message as it is sent; in no list and no line yet.
+    #[inline(always)]
+    pub(crate) const fn sent(payload: P, id: Id, seq: u64, at: Time, due: Time) -> Self {
+        Self {
+            payload: Some(payload),
+            id,
+            seq,
+            due,
+            stamp: NO_STAMP,
+            turn: (due, NO_STAMP),
+            entered: at,
+            hold_until: Time::MAX,
+            lease: None,
+            links: Links::NONE,
+            attempts: 0,
+            group: NONE,
+            behind: NONE,
+            held: false,
+            trouble: None,
+        }
+    }
+
+    pub(crate) const fn payload(&self) -> &P {
+        self.payload.as_ref().expect("it leaves only with its message")
+    }
+
     pub(crate) fn death(&self) -> Option<(DeadReason, Time)> {
         self.trouble.as_ref().and_then(|trouble| trouble.death)
     }
@@ -123,7 +152,7 @@ impl<P> Entry<P> {
         View {
             key: Key { seq: self.seq, slot },
             id: self.id,
-            payload: &self.payload,
+            payload: self.payload(),
             phase: self.phase(now, behind),
             attempts: self.attempts,
             due: self.due,

@@ -116,7 +116,7 @@ pub enum Event<P> {
         /// Its ordering group.
         group: Option<Box<str>>,
         /// The key it can be recognised by, in the same event as the message (I1).
-        idempotency: Option<Idempotency>,
+        idempotency: Option<Box<Idempotency>>,
         /// What stands for its payload.
         payload: P,
     },

@@ -78,8 +78,8 @@ impl Groups {
         let entry = slab.get_mut(slot).expect("a chained slot is full");
         let next = std::mem::replace(&mut entry.behind, NONE);
         if next == NONE {
-            let chain = self.chains.take(group).expect("it was there");
-            self.by_key.remove(&chain.key);
+            let key = self.chains.take(group, |chain| Arc::clone(&chain.key));
+            self.by_key.remove(&key.expect("it was there"));
             return None;
         }
         chain.head = next;

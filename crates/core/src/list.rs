@@ -32,19 +32,31 @@ impl List {
     }
 
     pub(crate) fn push_back<P>(&mut self, slab: &mut Slab<Entry<P>>, slot: u32) {
-        let links = Links { prev: self.tail, next: NONE };
+        let links = self.append(slab, slot);
         slab.get_mut(slot).expect("a listed slot is full").links = links;
+    }
+
+    /// Makes `slot` the last one; its message must get the links that this gives.
+    pub(crate) fn append<P>(&mut self, slab: &mut Slab<Entry<P>>, slot: u32) -> Links {
+        let links = Links { prev: self.tail, next: NONE };
         match slab.get_mut(self.tail) {
             Some(last) => last.links.next = slot,
             None => self.head = slot,
         }
         self.tail = slot;
         self.len += 1;
+        links
     }
 
     pub(crate) fn unlink<P>(&mut self, slab: &mut Slab<Entry<P>>, slot: u32) {
         let entry = slab.get_mut(slot).expect("a listed slot is full");
-        let Links { prev, next } = std::mem::replace(&mut entry.links, Links::NONE);
+        let links = std::mem::replace(&mut entry.links, Links::NONE);
+        self.close_gap(slab, links);
+    }
+
+    /// Makes the neighbours of a message that had `links` each other's.
+    pub(crate) fn close_gap<P>(&mut self, slab: &mut Slab<Entry<P>>, links: Links) {
+        let Links { prev, next } = links;
         match slab.get_mut(prev) {
             Some(before) => before.links.next = next,
             None => self.head = next,

@@ -1,6 +1,5 @@
 //! What a mailbox allows. Plain data: every bound that the queue keeps is one of these fields.
 
-use std::num::NonZeroU32;
 use std::time::Duration;
 
 /// The rules of one queue. `Default` is the library's: no attempts limit, no retention, a replay
@@ -12,8 +11,9 @@ pub struct Policy {
     pub max_size: Option<u64>,
     /// Most messages in flight at a time (L1).
     pub max_in_flight: u64,
-    /// Deliveries before a message becomes a dead letter (X1). `None`: no limit.
-    pub max_attempts: Option<NonZeroU32>,
+    /// Deliveries before a message becomes a dead letter (X1). `None`: no limit. It becomes one
+    /// when it would be delivered once more; until then it counts as live.
+    pub max_attempts: Option<u32>,
     /// How long an idempotency key is remembered (I1).
     pub replay_window: Duration,
     /// Most idempotency keys remembered at a time (I3).
@@ -49,14 +49,18 @@ pub enum LateSettle {
 }
 
 /// How long, and how many, messages are kept (X5). `None` everywhere by default: no retention.
+///
+/// Retention looks at the oldest message only, so that it costs the same however many there are.
+/// While that one is in flight retention waits, also for those behind it; none of them is delivered
+/// too old, because receive looks at the age again.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Retention {
     /// A message not in flight that was sent (or redriven) this long ago becomes a dead letter.
     pub ready_age: Option<Duration>,
-    /// With more live messages than this the oldest one not in flight becomes a dead letter.
+    /// With more live messages than this the oldest one becomes a dead letter.
     pub ready_count: Option<u64>,
     /// A delivery can be held, extensions included, this many times its visibility timeout.
-    pub in_flight_factor: Option<NonZeroU32>,
+    pub in_flight_factor: Option<u32>,
     /// A dead letter older than this is dropped, and counted.
     pub dead_age: Option<Duration>,
     /// With more dead letters than this the oldest is dropped, and counted.

@@ -1,5 +1,5 @@
-//! Messages by slot number. Invariant: `len` slots are full, every vacant slot of an existing chunk
-//! is in the free list exactly once, and at most one chunk beyond the first is entirely empty.
+//! Messages by slot number. Invariant: a bit in `vacant` is set exactly for the vacant slots of an
+//! existing chunk, the last chunk in `open` has one, and at most one chunk is entirely empty.
 //!
 //! Chunked, so that growth never copies what is there (a doubling `Vec` stops a shard of a million
 //! messages for tens of milliseconds) and so that memory goes back when a backlog is gone. The
@@ -7,18 +7,16 @@
 //! events say they were.
 
 const CHUNK: u32 = 256;
+const CELLS: usize = CHUNK as usize;
+const WORDS: usize = CELLS / 64;
 /// No slot; also the bound on the number of slots.
 pub(crate) const NONE: u32 = u32::MAX;
 
 #[derive(Debug, Clone)]
-enum Cell<T> {
-    Vacant { prev: u32, next: u32 },
-    Full(T),
-}
-
-#[derive(Debug, Clone)]
 struct Chunk<T> {
-    cells: Box<[Cell<T>]>,
+    /// An array, not a slice: a slot's place in it is below 256 and needs no check.
+    cells: Box<[Option<T>; CELLS]>,
+    vacant: [u64; WORDS],
     full: u32,
 }
 
@@ -26,14 +24,34 @@ struct Chunk<T> {
 pub(crate) struct Slab<T> {
     /// `None` where a chunk was given back, or where a replay skipped over.
     chunks: Vec<Option<Chunk<T>>>,
-    free: u32,
+    /// Chunks with a vacant slot, each once; some may have become full, or been given back.
+    open: Vec<u32>,
+    /// Whether a chunk is in `open`.
+    is_open: Vec<bool>,
     len: u32,
     empty_chunks: u32,
 }
 
+impl<T> Chunk<T> {
+    fn new() -> Self {
+        let cells: Box<[Option<T>]> = (0..CELLS).map(|_| None).collect();
+        let Ok(cells) = cells.try_into() else { unreachable!("it has that many cells") };
+        Self { cells, vacant: [u64::MAX; WORDS], full: 0 }
+    }
+
+    fn first_vacant(&self) -> Option<u32> {
+        let word = self.vacant.iter().position(|word| *word != 0)?;
+        u32::try_from(word).ok().map(|index| index * 64 + self.vacant[word].trailing_zeros())
+    }
+
+    fn flip(&mut self, cell: usize) {
+        self.vacant[cell / 64] ^= 1 << (cell % 64);
+    }
+}
+
 impl<T> Slab<T> {
     pub(crate) const fn new() -> Self {
-        Self { chunks: Vec::new(), free: NONE, len: 0, empty_chunks: 0 }
+        Self { chunks: Vec::new(), open: Vec::new(), is_open: Vec::new(), len: 0, empty_chunks: 0 }
     }
 
     pub(crate) const fn len(&self) -> u32 {
@@ -41,136 +59,114 @@ impl<T> Slab<T> {
     }
 
     /// A slot that [`Slab::fill`] will accept next.
+    #[inline]
     pub(crate) fn vacant(&self) -> u32 {
-        if self.free != NONE {
-            return self.free;
+        if let Some(&index) = self.open.last()
+            && let Some(Some(chunk)) = self.chunks.get(index as usize)
+            && let Some(cell) = chunk.first_vacant()
+        {
+            return index * CHUNK + cell;
         }
         let hole = self.chunks.iter().position(Option::is_none).unwrap_or(self.chunks.len());
         u32::try_from(hole).map_or(NONE, |chunk| chunk.saturating_mul(CHUNK))
     }
 
+    #[inline]
     pub(crate) fn get(&self, slot: u32) -> Option<&T> {
         let chunk = self.chunks.get((slot / CHUNK) as usize)?.as_ref()?;
-        match &chunk.cells[(slot % CHUNK) as usize] {
-            Cell::Full(value) => Some(value),
-            Cell::Vacant { .. } => None,
-        }
+        chunk.cells[(slot % CHUNK) as usize].as_ref()
     }
 
+    #[inline]
     pub(crate) fn get_mut(&mut self, slot: u32) -> Option<&mut T> {
         let chunk = self.chunks.get_mut((slot / CHUNK) as usize)?.as_mut()?;
-        match &mut chunk.cells[(slot % CHUNK) as usize] {
-            Cell::Full(value) => Some(value),
-            Cell::Vacant { .. } => None,
-        }
+        chunk.cells[(slot % CHUNK) as usize].as_mut()
     }
 
     /// Puts `value` into a vacant slot.
+    #[inline(always)]
     pub(crate) fn fill(&mut self, slot: u32, value: T) {
-        assert!(slot < NONE, "slot {slot} is out of range");
-        self.ensure_chunk(slot / CHUNK);
-        self.unlink(slot);
-        let chunk = self.chunk_mut(slot / CHUNK);
-        chunk.cells[(slot % CHUNK) as usize] = Cell::Full(value);
-        chunk.full += 1;
-        if chunk.full == 1 {
-            self.empty_chunks -= 1;
+        let (index, cell) = ((slot / CHUNK) as usize, (slot % CHUNK) as usize);
+        if !matches!(self.chunks.get(index), Some(Some(_))) {
+            self.add_chunk(slot);
         }
+        let Some(Some(chunk)) = self.chunks.get_mut(index) else { unreachable!("just added") };
+        let place = &mut chunk.cells[cell];
+        assert!(place.is_none(), "slot {slot} is taken");
+        *place = Some(value);
+        chunk.flip(cell);
+        chunk.full += 1;
         self.len += 1;
+        self.empty_chunks -= u32::from(chunk.full == 1);
+        if chunk.full == CHUNK {
+            self.close_full_chunks();
+        }
     }
 
-    /// Takes the value out of a full slot.
-    pub(crate) fn take(&mut self, slot: u32) -> Option<T> {
-        self.get(slot)?;
-        let next = self.free;
-        let chunk = self.chunk_mut(slot / CHUNK);
-        let vacant = Cell::Vacant { prev: NONE, next };
-        let cell = std::mem::replace(&mut chunk.cells[(slot % CHUNK) as usize], vacant);
+    /// Empties a full slot, keeping what `keep` takes out of its value. The value is dropped where
+    /// it is: moving all of it out would cost more than the rest of this.
+    #[inline]
+    pub(crate) fn take<K>(&mut self, slot: u32, keep: impl FnOnce(&mut T) -> K) -> Option<K> {
+        let (index, cell) = ((slot / CHUNK) as usize, (slot % CHUNK) as usize);
+        let chunk = self.chunks.get_mut(index)?.as_mut()?;
+        let value = keep(chunk.cells[cell].as_mut()?);
+        chunk.cells[cell] = None;
+        chunk.flip(cell);
         chunk.full -= 1;
-        let emptied = chunk.full == 0;
-        self.set_prev(next, slot);
-        self.free = slot;
         self.len -= 1;
+        let emptied = chunk.full == 0;
+        if !self.is_open[index] {
+            self.is_open[index] = true;
+            self.open.push(slot / CHUNK);
+        }
         if emptied {
             self.empty_chunks += 1;
             if self.empty_chunks > 1 {
-                self.drop_chunk(slot / CHUNK);
+                self.drop_chunk(index);
             }
         }
-        match cell {
-            Cell::Full(value) => Some(value),
-            Cell::Vacant { .. } => None,
-        }
+        Some(value)
     }
 
-    fn chunk_mut(&mut self, chunk: u32) -> &mut Chunk<T> {
-        self.chunks[chunk as usize].as_mut().expect("the chunk of a known slot exists")
-    }
-
-    fn ensure_chunk(&mut self, index: u32) {
-        while self.chunks.len() <= index as usize {
+    #[cold]
+    fn add_chunk(&mut self, slot: u32) {
+        assert!(slot < NONE, "slot {slot} is out of range");
+        let index = (slot / CHUNK) as usize;
+        while self.chunks.len() <= index {
             self.chunks.push(None);
+            self.is_open.push(false);
         }
-        if self.chunks[index as usize].is_some() {
-            return;
-        }
-        let first = index * CHUNK;
-        let count = CHUNK.min(NONE - first);
-        let old_free = self.free;
-        let cells = (first..first + count)
-            .map(|slot| Cell::Vacant {
-                prev: if slot == first { NONE } else { slot - 1 },
-                next: if slot + 1 == first + count { old_free } else { slot + 1 },
-            })
-            .collect();
-        self.chunks[index as usize] = Some(Chunk { cells, full: 0 });
-        self.set_prev(old_free, first + count - 1);
-        self.free = first;
+        self.chunks[index] = Some(Chunk::new());
         self.empty_chunks += 1;
+        if !std::mem::replace(&mut self.is_open[index], true) {
+            self.open.push(slot / CHUNK);
+        }
     }
 
-    fn drop_chunk(&mut self, index: u32) {
-        let first = index * CHUNK;
-        let count = u32::try_from(self.chunk_mut(index).cells.len()).expect("a chunk is small");
-        for slot in first..first + count {
-            self.unlink(slot);
-        }
-        self.chunks[index as usize] = None;
+    /// Gives an empty chunk back.
+    #[cold]
+    fn drop_chunk(&mut self, index: usize) {
+        self.chunks[index] = None;
         self.empty_chunks -= 1;
+        self.close_full_chunks();
         while matches!(self.chunks.last(), Some(None)) {
+            let last = self.chunks.len() - 1;
+            if self.is_open.pop() == Some(true) {
+                self.open.retain(|open| *open as usize != last);
+            }
             self.chunks.pop();
         }
     }
 
-    /// Takes a vacant slot out of the free list.
-    fn unlink(&mut self, slot: u32) {
-        let Cell::Vacant { prev, next } =
-            self.chunk_mut(slot / CHUNK).cells[(slot % CHUNK) as usize]
-        else {
-            panic!("slot {slot} is taken");
-        };
-        if prev == NONE {
-            self.free = next;
-        } else {
-            self.set_next(prev, next);
-        }
-        self.set_prev(next, prev);
-    }
-
-    fn set_prev(&mut self, slot: u32, to: u32) {
-        if slot != NONE
-            && let Cell::Vacant { prev, .. } =
-                &mut self.chunk_mut(slot / CHUNK).cells[(slot % CHUNK) as usize]
-        {
-            *prev = to;
-        }
-    }
-
-    fn set_next(&mut self, slot: u32, to: u32) {
-        if let Cell::Vacant { next, .. } =
-            &mut self.chunk_mut(slot / CHUNK).cells[(slot % CHUNK) as usize]
-        {
-            *next = to;
+    /// Restores the invariant of `open`: its last chunk exists and has a vacant slot.
+    fn close_full_chunks(&mut self) {
+        while let Some(&last) = self.open.last() {
+            let chunk = self.chunks.get(last as usize).and_then(Option::as_ref);
+            if chunk.is_some_and(|chunk| chunk.full < CHUNK) {
+                return;
+            }
+            self.open.pop();
+            self.is_open[last as usize] = false;
         }
     }
 }
@@ -202,8 +198,8 @@ mod tests {
             })
             .collect();
         for slot in slots {
-            assert!(slab.take(slot).is_some());
-            assert!(slab.take(slot).is_none());
+            assert!(slab.take(slot, |_| ()).is_some());
+            assert!(slab.take(slot, |_| ()).is_none());
         }
         assert_eq!(slab.len(), 0);
         assert!(slab.chunks.iter().flatten().count() <= 1);

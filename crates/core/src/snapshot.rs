@@ -48,7 +48,7 @@ impl<P: Clone> Queue<P> {
             slot,
             seq: entry.seq,
             id: entry.id,
-            payload: entry.payload.clone(),
+            payload: entry.payload().clone(),
             due: entry.due,
             stamp: entry.stamp,
             turn: entry.turn,

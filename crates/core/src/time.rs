@@ -27,8 +27,9 @@ impl Time {
 
     /// This point moved later by `by`; stays at [`Time::MAX`] once there.
     #[must_use]
-    pub fn after(self, by: Duration) -> Self {
-        Self(self.0.saturating_add(u64::try_from(by.as_nanos()).unwrap_or(u64::MAX)))
+    pub const fn after(self, by: Duration) -> Self {
+        let whole = by.as_secs().saturating_mul(1_000_000_000);
+        Self(self.0.saturating_add(whole).saturating_add(by.subsec_nanos() as u64))
     }
 
     /// How long after `earlier` this point lies; zero if it does not.

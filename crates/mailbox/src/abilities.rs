@@ -150,6 +150,20 @@ impl Abilities {
                 return Err(Error::invalid(field, "0 s", "more than 0 s, or none"));
             }
         }
+        for (field, most) in [
+            ("max_attempts", policy.max_attempts),
+            ("retention.in_flight_factor", retention.in_flight_factor),
+        ] {
+            if most == Some(0) {
+                return Err(Error::invalid(field, 0, "1 or more, or none"));
+            }
+        }
+        if policy.max_in_flight == 0 {
+            return Err(Error::invalid("max_in_flight", 0, "1 or more"));
+        }
+        if policy.dedup_capacity == 0 {
+            return Err(Error::invalid("dedup_capacity", 0, "1 or more"));
+        }
         Ok(())
     }
 

@@ -10,10 +10,21 @@ use std::str::FromStr;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 
-/// Where a mailbox is. Only the form is checked here; what place and options mean is the backend's.
+/// Where a mailbox is: `scheme://place/name?option=value`, the last path segment being the name.
+/// `scheme:path/name` is allowed where the place is a path.
+///
+/// | Address | Leads to |
+/// |---|---|
+/// | `memory://name` | the mailbox of that name that the whole process shares |
+/// | `memory://place/name` | a mailbox of one memory backend of this process |
+/// | `journal:path/name`, `dir:path/name`, `redis://host:port/name`, ... | planned |
+///
+/// Only the form is checked here; what place and options mean is the backend's.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Address {
     scheme: String,
+    /// It was written with `//`: the place begins with a host, not with a path.
+    with_host: bool,
     place: String,
     name: Name,
     options: BTreeMap<String, String>,
@@ -26,7 +37,7 @@ impl Address {
     /// Reads an address.
     ///
     /// # Errors
-    /// `InvalidParameter`, saying which part is wrong.
+    /// `InvalidParameter`, saying which part is wrong; `TooLarge` above 4 KiB.
     pub fn parse(text: &str) -> Result<Self> {
         if text.len() > ADDRESS_LEN {
             return Err(Error::too_large("address", text.len(), ADDRESS_LEN));
@@ -35,26 +46,36 @@ impl Address {
         else {
             return Err(refuse(text, "has no scheme, such as memory://name"));
         };
+        let with_host = rest.starts_with("//");
         let rest = rest.strip_prefix("//").unwrap_or(rest);
         let (path, query) = match rest.split_once('?') {
             Some((path, query)) => (path, Some(query)),
             None => (rest, None),
         };
+        // A password with a raw `?` would be cut there, and its first half taken for a name.
+        if query.is_some_and(|query| query.contains('@')) {
+            return Err(refuse(text, "has an @ behind its ?: write a ? in a password as %3F"));
+        }
         let (place, name) = path.rsplit_once('/').unwrap_or(("", path));
         if name.is_empty() {
             return Err(refuse(text, "names no mailbox: its last path segment is empty"));
         }
-        let name = Name::parse(name).map_err(|why| refuse(text, why))?;
+        // What is wrong with it stays unsaid: where the name was left out, this is a host with a
+        // password before it.
+        let Ok(name) = Name::parse(name) else {
+            return Err(refuse(text, "has a last path segment that is not the name of a mailbox"));
+        };
         let mut options = BTreeMap::new();
         for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
             let Some((key, value)) = pair.split_once('=') else {
-                return Err(refuse(text, format_args!("option {pair:?} has no value")));
+                return Err(refuse(text, "has an option without a value"));
             };
             if options.insert(key.to_owned(), value.to_owned()).is_some() {
-                return Err(refuse(text, format_args!("option {key:?} is given twice")));
+                return Err(refuse(text, "has an option twice"));
             }
         }
-        Ok(Self { scheme: scheme.to_owned(), place: place.to_owned(), name, options })
+        let (scheme, place) = (scheme.to_owned(), place.to_owned());
+        Ok(Self { scheme, with_host, place, name, options })
     }
 
     /// Whether text is meant as an address, not as a bare name. (A name may have colons; an
@@ -122,16 +143,18 @@ fn is_scheme(text: &str) -> bool {
 
 /// Addresses may carry passwords: the message shows the scheme alone.
 fn refuse(text: &str, why: impl fmt::Display) -> Error {
-    let scheme = text.split(':').next().filter(|scheme| is_scheme(scheme)).unwrap_or("?");
-    Error::new(ErrorKind::InvalidParameter, format!("address {scheme}:… {why}"))
-        .with_field("address")
+    let shown = match text.split_once(':') {
+        Some((scheme, _)) if is_scheme(scheme) => format!("address {scheme}:…"),
+        _ => "address".to_owned(),
+    };
+    Error::new(ErrorKind::InvalidParameter, format!("{shown} {why}")).with_field("address")
 }
 
 impl fmt::Display for Address {
     /// Without user, password and options, which may be secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let place = self.place.rsplit_once('@').map_or(self.place.as_str(), |(_, place)| place);
-        write!(f, "{}://", self.scheme)?;
+        write!(f, "{}:{}", self.scheme, if self.with_host { "//" } else { "" })?;
         if !place.is_empty() {
             write!(f, "{place}/")?;
         }
@@ -178,6 +201,11 @@ mod tests {
     #[test]
     fn a_bad_address_is_refused_without_showing_its_password() {
         for text in [
+            "redis://u:hunter2@h",
+            "redis://u:hunter2@h:6379",
+            "redis://u:p/hunter2@h",
+            "redis://u:hun?ter2@h/jobs",
+            "redis://h/n?hunter2=1&hunter2=2",
             "",
             "jobs",
             "redis://u:hunter2@h/",

@@ -15,6 +15,7 @@ use crate::error::Result;
 use crate::id::{MessageId, ReceiptHandle};
 use crate::name::Name;
 use crate::options::ReceiveOptions;
+use crate::resolver::shown;
 use crate::timestamp::Timestamp;
 
 /// Keeps the messages of many mailboxes, by name.
@@ -32,6 +33,10 @@ use crate::timestamp::Timestamp;
 pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// What this backend can do.
     fn abilities(&self) -> &Abilities;
+
+    /// What others can find a mailbox by, without secrets: what is written as `reply_to` for a
+    /// reader who may be on another backend. Where there is no address, the name.
+    fn address(&self, mailbox: &Name) -> String;
 
     /// Sends a batch, in order. Returns one result per message, after the durability point (D2).
     ///
@@ -74,13 +79,13 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// Puts dead letters back in line; returns how many (X3).
     ///
     /// # Errors
-    /// `Closed`, `Connection`; `NotFound` if a named one is none; `MailboxFull`.
+    /// `Closed`, `Connection`; `NotFound` if a named message is not a dead letter; `MailboxFull`.
     async fn redrive(&self, mailbox: &Name, which: &Selection) -> Result<u64>;
 
     /// Deletes dead letters; returns how many (X3).
     ///
     /// # Errors
-    /// `Closed`, `Connection`; `NotFound` if a named one is none.
+    /// `Closed`, `Connection`; `NotFound` if a named message is not a dead letter.
     async fn delete_dead(&self, mailbox: &Name, which: &Selection) -> Result<u64>;
 
     /// Sets the rules of a mailbox.
@@ -116,7 +121,7 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
 }
 
 /// A message on its way in. `B` is the payload: bytes, or a body that stays in this process.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Outgoing<B = Bytes> {
     /// The payload.
     pub payload: B,
@@ -146,6 +151,17 @@ impl<B> Outgoing<B> {
     }
 }
 
+impl<B> fmt::Debug for Outgoing<B> {
+    /// Never the payload: it is nobody's business but the consumer's.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outgoing")
+            .field("attributes", &self.attributes.len())
+            .field("reply_to", &self.reply_to.as_deref().map(shown))
+            .field("delay", &self.delay)
+            .finish_non_exhaustive()
+    }
+}
+
 /// A message that was accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -165,7 +181,7 @@ impl Sent {
 }
 
 /// What the sender said; never changes.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Letter<B = Bytes> {
     /// The payload.
     pub payload: B,
@@ -179,6 +195,17 @@ pub struct Letter<B = Bytes> {
     pub group: Option<String>,
     /// When it was first sent (D4).
     pub enqueued_at: Timestamp,
+}
+
+impl<B> fmt::Debug for Letter<B> {
+    /// Never the payload: it is nobody's business but the consumer's.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Letter")
+            .field("enqueued_at", &self.enqueued_at)
+            .field("attributes", &self.attributes.len())
+            .field("reply_to", &self.reply_to.as_deref().map(shown))
+            .finish_non_exhaustive()
+    }
 }
 
 /// One handing-out of a message.
@@ -248,7 +275,7 @@ pub struct Death {
     pub reason: DeadReason,
     /// When.
     pub at: Timestamp,
-    /// Its number in the order of dying.
+    /// Higher for those that died later, with gaps; for [`Peek::Dead`].
     pub order: u64,
 }
 

@@ -37,9 +37,12 @@ impl<T: Serialize + DeserializeOwned> Codec<T> for Json {
 
     fn decode(&self, payload: &Bytes) -> Result<T> {
         serde_json::from_slice(payload).map_err(|error| {
+            // The error itself is left out: its text quotes values, and bodies do not go into logs.
             let wanted = std::any::type_name::<T>();
-            Error::new(ErrorKind::Serialization, format!("the payload is not JSON for {wanted}"))
-                .with_source(error)
+            let (what, line, column) = (error.classify(), error.line(), error.column());
+            let place = format!("{what:?} error, line {line}, column {column}");
+            let message = format!("the payload is not JSON for {wanted} ({place})");
+            Error::new(ErrorKind::Serialization, message)
         })
     }
 }

@@ -2,19 +2,31 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use bytes::Bytes;
 
 use crate::backend::Letter;
 use crate::codec::Codec;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::mailbox::Mailbox;
+use crate::name::Name;
+use crate::resolver::shown;
 use crate::timestamp::Timestamp;
+
+/// Calls a codec. A body whose `Serialize` or `Deserialize` panics is that message's trouble alone:
+/// others of its batch are in flight already, and a worker must be able to put it aside.
+pub(crate) fn guarded<A>(doing: &str, call: impl FnOnce() -> Result<A>) -> Result<A> {
+    // Nothing of ours is changed in there: what a panic leaves half done is the body's own.
+    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|_| {
+        Err(Error::new(ErrorKind::Serialization, format!("{doing} the body panicked")))
+    })
+}
 
 /// A body that stays in this process, with the mailbox itself to reply to.
 pub(crate) struct LocalBody<T, R> {
-    pub(crate) body: Arc<T>,
+    pub(crate) body: T,
     pub(crate) reply_to: Option<Mailbox<R>>,
 }
 
@@ -25,11 +37,12 @@ pub(crate) enum Contents<T, R> {
 }
 
 impl<T, R> Contents<T, R> {
-    pub(crate) fn decode(letter: Arc<Letter>, codec: &dyn Codec<T>) -> Self
+    pub(crate) fn decode(letter: Arc<Letter>, codec: &dyn Codec<T>, name: &Name) -> Self
     where
         T: 'static,
     {
-        let body = codec.decode(&letter.payload);
+        let body = guarded("decoding", || codec.decode(&letter.payload));
+        let body = body.map_err(|error| error.with_mailbox(name));
         Self::Decoded { letter, body }
     }
 
@@ -46,7 +59,7 @@ impl<T, R> Contents<T, R> {
     {
         match self {
             Self::Decoded { body, .. } => body,
-            Self::Local(letter) => Ok(T::clone(&letter.payload.body)),
+            Self::Local(letter) => Ok(letter.payload.body.clone()),
         }
     }
 
@@ -68,7 +81,10 @@ impl<T, R> Contents<T, R> {
     pub(crate) fn reply_to(&self) -> Option<&str> {
         match self {
             Self::Decoded { letter, .. } => letter.reply_to.as_deref(),
-            Self::Local(letter) => letter.reply_to.as_deref(),
+            Self::Local(letter) => match &letter.payload.reply_to {
+                Some(mailbox) => Some(mailbox.known_as()),
+                None => letter.reply_to.as_deref(),
+            },
         }
     }
 
@@ -106,7 +122,7 @@ impl<T, R> fmt::Debug for Contents<T, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Contents")
             .field("enqueued_at", &self.enqueued_at())
-            .field("reply_to", &self.reply_to())
+            .field("reply_to", &self.reply_to().map(shown))
             .finish_non_exhaustive()
     }
 }

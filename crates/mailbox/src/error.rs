@@ -1,4 +1,4 @@
-//! What can go wrong, in a closed list of kinds that every protocol can carry (contract, section E).
+//! What can go wrong, in a closed list of kinds that every protocol can carry (contract, E).
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -8,13 +8,15 @@ use std::time::Duration;
 use mailbox_core::Refusal;
 
 use crate::name::Name;
+use crate::resolver::shown;
 
 /// The result of everything that can fail here.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// An error, one pointer wide and cheap to clone.
 ///
-/// Decide by [`Error::kind`] and [`Error::retry`]; the text is for people.
+/// Decide by [`Error::kind`] and [`Error::retry`]; the text is for people. `{:#}` adds what lies
+/// behind it, as [`source`](StdError::source) does for those who print the chain themselves.
 #[derive(Clone)]
 pub struct Error(Arc<Inner>);
 
@@ -189,12 +191,15 @@ impl Error {
         self.change(|inner| inner.source = Some(Arc::new(source)))
     }
 
-    /// `identifier` leads nowhere, because of `why`.
+    /// `identifier` leads nowhere, because of `why`. It is kept and shown without user, password
+    /// and options, should it be an address.
     #[must_use]
     pub fn resolution(identifier: &str, why: impl fmt::Display) -> Self {
+        let shown = shown(identifier);
         // An identifier may be a stranger's, and as long as a stranger likes.
-        Self::new(ErrorKind::MailboxResolution, format!("cannot resolve {identifier:.200?}: {why}"))
-            .change(|inner| inner.identifier = Some(identifier.to_owned()))
+        let short = format!("{shown:.200}");
+        Self::new(ErrorKind::MailboxResolution, format!("cannot resolve {short:?}: {why}"))
+            .change(|inner| inner.identifier = Some(shown.into_owned()))
     }
 
     /// `field` is `value`, which is not within `bound`.
@@ -256,15 +261,15 @@ impl fmt::Display for Error {
         }
         f.write_str(&self.0.message)?;
         match &self.0.source {
-            Some(source) => write!(f, ": {source}"),
-            None => Ok(()),
+            Some(source) if f.alternate() => write!(f, ": {source:#}"),
+            _ => Ok(()),
         }
     }
 }
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}: {self} (retry: {:?})", self.0.kind, self.0.retry)
+        write!(f, "{:?}: {self:#} (retry: {:?})", self.0.kind, self.0.retry)
     }
 }
 

@@ -84,17 +84,19 @@ fn parse_ulid(text: &str) -> Option<u128> {
 pub(crate) mod ulid {
     use super::{Id, Key};
 
-    /// The id for the message that will get `key`. `salt` makes ids of different processes differ.
-    pub(crate) fn compose(unix_millis: i64, mailbox: u32, key: Key, salt: u32) -> Id {
+    /// The id for the message that will get `key`. Within one backend ids differ by construction;
+    /// `salt`, which is random, makes those of different backends differ too.
+    pub(crate) fn compose(unix_millis: i64, mailbox: u32, key: Key, salt: u64) -> Id {
         let millis = u128::from(unix_millis.unsigned_abs() & ((1 << 48) - 1));
-        let mailbox = u128::from((mailbox ^ salt) & 0x00FF_FFFF);
-        let seq = u128::from(key.seq & 0x00FF_FFFF);
-        Id(millis << 80 | mailbox << 56 | u128::from(key.slot) << 24 | seq)
+        let mailbox = u128::from(mailbox) ^ u128::from(salt >> 32);
+        // A slot is not used 65,536 times within a millisecond.
+        let seq = u128::from(key.seq.wrapping_add(salt) & 0xFFFF);
+        Id(millis << 80 | mailbox << 48 | u128::from(key.slot) << 16 | seq)
     }
 
     /// The slot in an id.
     pub(crate) fn slot(id: Id) -> u32 {
-        u32::try_from(id.0 >> 24 & 0xFFFF_FFFF).expect("masked to 32 bits")
+        u32::try_from(id.0 >> 16 & 0xFFFF_FFFF).expect("masked to 32 bits")
     }
 }
 
@@ -232,7 +234,7 @@ mod tests {
 
     #[test]
     fn a_ulid_reads_back_and_other_text_stays_as_it_is() {
-        let id = ulid::compose(1_700_000_000_000, 5, Key { seq: 99, slot: 77 }, 0xABCDEF);
+        let id = ulid::compose(1_700_000_000_000, 5, Key { seq: 99, slot: 77 }, 0xABCD_EF01_2345);
         assert_eq!(ulid::slot(id), 77);
         let shown = MessageId::from(id).to_string();
         assert_eq!(shown.len(), 26);

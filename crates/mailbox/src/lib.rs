@@ -1,5 +1,102 @@
-//! Durable, at-least-once message queues with explicit acknowledgement: one contract over any
-//! home.
+//! Message queues with at-least-once delivery and explicit acknowledgement: what is not
+//! acknowledged in time is delivered again. One contract holds whatever keeps the messages, so that
+//! a program written for memory moves to another home by changing one line.
+//!
+//! # Quickstart
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> mailbox::Result<()> {
+//! use mailbox::Mailbox;
+//!
+//! let jobs: Mailbox<String> = Mailbox::memory("jobs")?;
+//! jobs.send("resize cat.png".to_owned()).await?;
+//!
+//! for message in jobs.receive().await? {
+//!     assert_eq!(message.body()?, "resize cat.png");
+//!     message.nack().await?; // not done: give it back
+//! }
+//! for message in jobs.receive().await? {
+//!     assert_eq!(message.delivery_count(), 2);
+//!     message.acknowledge().await?; // done: delete it
+//! }
+//! assert_eq!(jobs.approximate_count().await?, 0);
+//! # Ok(()) }
+//! ```
+//!
+//! A received message is invisible to others for its visibility timeout, 30 s unless
+//! [`ReceiveOptions`] say otherwise. Settle it before that: [`acknowledge`](Message::acknowledge),
+//! [`nack`](Message::nack) or [`reject`](Message::reject). A message that is dropped unsettled, by
+//! a worker that crashes for example, comes back by itself.
+//!
+//! # Another home
+//!
+//! The home is the line that makes the mailbox; everything else stays.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> mailbox::Result<()> {
+//! use mailbox::{Mailbox, Result};
+//!
+//! async fn send_and_work(jobs: Mailbox<String>) -> Result<()> {
+//!     jobs.send("resize cat.png".to_owned()).await?;
+//!     for message in jobs.receive().await? {
+//!         message.acknowledge().await?;
+//!     }
+//!     assert_eq!(jobs.approximate_count().await?, 0);
+//!     Ok(())
+//! }
+//!
+//! send_and_work(Mailbox::memory("jobs")?).await?; // encoded, as in production
+//! send_and_work(Mailbox::local("jobs")?).await?; // as it is: no encoding, no serde
+//! send_and_work(Mailbox::open("memory://jobs").await?).await?; // shared in this process
+//! # Ok(()) }
+//! ```
+//!
+//! Those are the homes of today. Addresses of the planned ones (`journal:`, `dir:`, `redis:`,
+//! `sqs:`, `http:`, `grpc:`, `oap:`) are understood; opening one gives [`ErrorKind::Unsupported`].
+//!
+//! # What a home can do
+//!
+//! Homes differ in their [`Abilities`]; asking for what one lacks is an error, never a surprise.
+//!
+//! | [`Abilities`] | [`memory`](Mailbox::memory) | [`local`](Mailbox::local) |
+//! |---|---|---|
+//! | `durable` | no | no |
+//! | `ordered` | yes | yes |
+//! | `exact_count` | yes | yes |
+//! | `idempotency` | yes | no |
+//! | `groups` | yes | yes |
+//! | `undo` | yes | yes |
+//! | `strict_deadlines` | yes | yes |
+//! | `resolution` | 50 ms | 50 ms |
+//! | `max_messages` | 256 | 256 |
+//! | `max_payload` | 1 MiB | not measured |
+//! | `max_delay` | 12 h | 12 h |
+//!
+//! # Where to go from here
+//!
+//! | For | See |
+//! |---|---|
+//! | sending, receiving, counting, dead letters | [`Mailbox`] |
+//! | settling, replying | [`Message`] |
+//! | workers and their clients | [`main_loop`] |
+//! | where replies go | [`resolver`] |
+//! | test doubles, and a clock that is moved by hand | [`testing`] |
+//! | what went wrong, and whether to try again | [`Error`], [`Retry`] |
+//! | keeping messages somewhere else | [`Backend`] |
+//!
+//! # Features
+//!
+//! | Feature | Default | What it adds |
+//! |---|---|---|
+//! | `blocking` | no | the module `blocking`: the same mailbox without async |
+//!
+//! # The contract
+//!
+//! `docs/contract.md` in the repository says what every mailbox promises, in numbered clauses. The
+//! numbers in this documentation (D1, V4, ...) are those; each clause has cases that run on every
+//! home. Delivery is at least once: a message can come twice, so make consumers idempotent.
 
 mod abilities;
 mod address;
@@ -33,6 +130,7 @@ pub use home::clock::Clock;
 pub use id::{MessageId, ReceiptHandle};
 pub use mailbox::Mailbox;
 pub use mailbox_core::{DeadReason, LateSettle, Phase, Policy, Retention, Totals, Verdict, limits};
+pub use main_loop::{Client, LoopGroup, LoopOptions, MainLoop, MainLoopRequest, MainLoopResult};
 pub use message::{Message, Peeked};
 pub use name::Name;
 pub use options::{NackOptions, ReceiveOptions, ReplyTo, SendOptions};

@@ -49,7 +49,8 @@ where
     ///
     /// # Errors
     /// `Serialization` if the payload is not a `T`. This message alone is affected: see
-    /// [`payload`](Self::payload) for the bytes, [`reject`](Self::reject) to put it aside.
+    /// [`payload`](Self::payload) for the bytes, [`reject`](Self::reject) to put it aside. In a
+    /// worker's loop do that instead of `?`, or the message ends one worker after the other.
     pub fn body(&self) -> Result<&T> {
         self.contents.body()
     }
@@ -116,13 +117,14 @@ where
         &self.mailbox
     }
 
-    /// Whether it was acknowledged, nacked or rejected through this value.
+    /// Whether it was acknowledged, nacked, rejected or undone through this value.
     #[must_use]
     pub fn is_finalized(&self) -> bool {
         self.finalized.load(Ordering::Acquire)
     }
 
-    /// Deletes the message: done.
+    /// Deletes the message: done. A second call gives `ReceiptHandleExpired`, like any other use
+    /// of a delivery that is over.
     ///
     /// # Errors
     /// `ReceiptHandleExpired` if this delivery is over (V4); `Connection`; `Closed`.
@@ -133,7 +135,8 @@ where
         self.finalize(Verdict::Acknowledge).await
     }
 
-    /// Gives it back: receivable again at once, behind those already waiting.
+    /// Gives it back: receivable again at once, behind those already waiting. (In an ordering
+    /// group it keeps its place: the group goes on with it.)
     ///
     /// # Errors
     /// As [`acknowledge`](Self::acknowledge).
@@ -206,6 +209,24 @@ where
     }
 
     /// Sends a reply to where the sender wants it. Several are allowed, until it is settled.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> mailbox::Result<()> {
+    /// use mailbox::{Mailbox, SendOptions};
+    ///
+    /// let questions: Mailbox<String, usize> = Mailbox::memory("questions")?;
+    /// let answers: Mailbox<usize> = Mailbox::memory("answers")?;
+    /// let options = SendOptions::new().with_reply_to(&answers);
+    /// questions.send_with("how long is this?".to_owned(), options).await?;
+    ///
+    /// for question in questions.receive().await? {
+    ///     question.reply(question.body()?.len()).await?;
+    ///     question.acknowledge().await?;
+    /// }
+    /// assert_eq!(*answers.receive().await?[0].body()?, 17);
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// `ReplyNotAvailable`, `MessageFinalized`, `MailboxResolution`, and whatever the send gives.

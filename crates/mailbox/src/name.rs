@@ -22,7 +22,9 @@ impl Name {
     /// [`ErrorKind::InvalidParameter`], saying what is wrong with it.
     pub fn parse(name: &str) -> Result<Self> {
         let refuse = |why: String| {
-            Err(Error::new(ErrorKind::InvalidParameter, format!("name {name:.100?}: {why}"))
+            // A name may be a stranger's, and as long as a stranger likes.
+            let start: String = name.chars().take(limits::NAME_LEN + 1).collect();
+            Err(Error::new(ErrorKind::InvalidParameter, format!("name {start:?}: {why}"))
                 .with_field("name"))
         };
         let length = name.chars().count();

@@ -8,7 +8,7 @@ use crate::backends::memory::MemoryBackend;
 use crate::error::{Error, ErrorKind, Result};
 use crate::mailbox::Mailbox;
 
-/// Schemes of the grammar, and the feature that brings each.
+/// Schemes of the grammar that no backend has yet, and which one will.
 const SCHEMES: &[(&str, &str)] = &[
     ("journal", "journal"),
     ("dir", "directory"),
@@ -36,12 +36,12 @@ where
             let message = format!("{address}: there is no such place in this process");
             Error::new(ErrorKind::NotFound, message).with_field("address")
         })?;
-        return Ok(Mailbox::in_memory(&backend, address.name().clone()));
+        return Ok(Mailbox::new(backend.reached(), address.name().clone()));
     }
     let scheme = address.scheme();
     Err(match SCHEMES.iter().find(|(known, _)| *known == scheme) {
-        Some((_, feature)) => {
-            let message = format!("{address}: this build has no feature `{feature}`");
+        Some((_, backend)) => {
+            let message = format!("{address}: {backend} mailboxes are planned; today: memory");
             Error::new(ErrorKind::Unsupported, message)
         }
         None => Error::new(ErrorKind::InvalidParameter, format!("no such scheme: {scheme}:")),

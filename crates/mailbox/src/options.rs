@@ -6,8 +6,9 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::mailbox::Mailbox;
+use crate::resolver::shown;
 
-/// What a sender may say beside the body. `Default` says nothing.
+/// What a sender may say beside the body. By default: no delay, no attributes, no reply address.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct SendOptions<R = ()> {
@@ -48,7 +49,7 @@ impl<R> Clone for SendOptions<R> {
 }
 
 impl<R> SendOptions<R> {
-    /// Says nothing.
+    /// No delay, no attributes, no reply address, no key, no group.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -111,7 +112,9 @@ impl<R> fmt::Debug for ReplyTo<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Mailbox(mailbox) => mailbox.fmt(f),
-            Self::Identifier(identifier) => f.debug_tuple("Identifier").field(identifier).finish(),
+            Self::Identifier(identifier) => {
+                f.debug_tuple("Identifier").field(&shown(identifier)).finish()
+            }
         }
     }
 }

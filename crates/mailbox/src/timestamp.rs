@@ -8,12 +8,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
-use time::macros::format_description;
 
 use crate::error::{Error, ErrorKind, Result};
 
 /// A moment in wall time, to the millisecond: `2025-10-12T18:02:41.000Z` on the wire.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(i64);
 
 impl Timestamp {
@@ -81,13 +80,17 @@ impl From<Timestamp> for SystemTime {
 
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let format = format_description!(
-            "[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z"
-        );
-        let text = OffsetDateTime::from_unix_timestamp_nanos(i128::from(self.0) * 1_000_000)
-            .ok()
-            .and_then(|time| time.format(&format).ok());
-        f.write_str(text.as_deref().unwrap_or("(not a time)"))
+        let time = OffsetDateTime::from_unix_timestamp_nanos(i128::from(self.0) * 1_000_000)
+            .expect("a timestamp lies between the years 1 and 9999");
+        let (hour, minute, second, milli) = time.time().as_hms_milli();
+        let (year, month, day) = (time.year(), u8::from(time.month()), time.day());
+        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milli:03}Z")
+    }
+}
+
+impl fmt::Debug for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 
@@ -96,7 +99,8 @@ impl FromStr for Timestamp {
 
     fn from_str(text: &str) -> Result<Self> {
         let time = OffsetDateTime::parse(text, &Rfc3339).map_err(|error| {
-            Error::new(ErrorKind::InvalidParameter, format!("{text:.100?} is not RFC 3339"))
+            let start: String = text.chars().take(40).collect();
+            Error::new(ErrorKind::InvalidParameter, format!("{start:?} is not RFC 3339"))
                 .with_source(error)
         })?;
         let millis = time.unix_timestamp_nanos().div_euclid(1_000_000);
@@ -128,5 +132,6 @@ mod tests {
         assert_eq!(moment, "2025-10-12T18:02:41Z".parse().unwrap());
         assert!("yesterday".parse::<Timestamp>().is_err());
         assert_eq!(Timestamp::from_unix_millis(i64::MAX).to_string(), "9999-12-31T23:59:59.999Z");
+        assert_eq!(Timestamp::from_unix_millis(i64::MIN).to_string(), "0001-01-01T00:00:00.000Z");
     }
 }

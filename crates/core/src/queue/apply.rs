@@ -8,7 +8,7 @@ use crate::event::{DeadReason, Event};
 use crate::ids::{Key, LeaseId};
 use crate::line::Place;
 use crate::list::Links;
-use crate::queue::Queue;
+use crate::queue::{NO_STAMP, Queue};
 use crate::slab::NONE;
 use crate::time::Time;
 
@@ -29,14 +29,31 @@ impl<P> Queue<P> {
     ///
     /// # Panics
     /// If the event does not fit this state; see [`Queue::fits`].
+    // Inlined as far as the three events of every message's life: after a decision the compiler
+    // knows which one it is, and builds none in memory.
+    #[inline(always)]
     pub fn apply(&mut self, event: Event<P>) -> Freed<P> {
-        // Cheap beside what a stale event would do to whoever has the slot now.
-        assert!(self.fits(&event), "an event does not fit: {:?} at {:?}", event.key(), event.at());
+        debug_assert!(self.fits(&event), "does not fit: {:?} at {:?}", event.key(), event.at());
         self.latest = self.latest.max(event.at());
-        let freed = self.apply_inner(event);
-        let slab = &self.slab;
-        self.line.tidy(|place| slab.get(place.slot).is_some_and(|entry| entry.is_at(place)));
-        freed
+        match event {
+            Event::Sent { key, id, at, due, group, idempotency, payload } => {
+                if let Some(idempotency) = idempotency {
+                    self.dedup.record(at, *idempotency, id);
+                }
+                self.accept(key, Entry::sent(payload, id, key.seq, at, due), group.as_deref());
+                Freed::Nothing
+            }
+            Event::Delivered { key, lease, due, hold_until, .. } => {
+                self.deliver(key, lease, due, hold_until);
+                Freed::Nothing
+            }
+            Event::Acknowledged { key, .. } => {
+                self.totals.acknowledged += 1;
+                self.exit(key.slot, key.seq);
+                self.drop_slot(key.slot)
+            }
+            other => self.apply_other(other),
+        }
     }
 
     /// Whether `event` can be applied to this state. Homes that decide and apply under one lock
@@ -69,41 +86,14 @@ impl<P> Queue<P> {
         }
     }
 
-    fn apply_inner(&mut self, event: Event<P>) -> Freed<P> {
+    fn apply_other(&mut self, event: Event<P>) -> Freed<P> {
+        if let Some(key) = event.key() {
+            // Always: a stale event must never change whoever has the slot by now.
+            assert!(self.entry(key).is_some(), "no such message: {key:?}");
+        }
         match event {
-            Event::Sent { key, id, at, due, group, idempotency, payload } => {
-                if let Some(idempotency) = idempotency {
-                    self.dedup.record(at, idempotency, id);
-                }
-                self.next_seq = self.next_seq.max(key.seq + 1);
-                self.totals.sent += 1;
-                let entry = Entry {
-                    payload,
-                    id,
-                    seq: key.seq,
-                    due,
-                    stamp: 0,
-                    turn: (due, 0),
-                    entered: at,
-                    hold_until: Time::MAX,
-                    lease: None,
-                    links: Links::NONE,
-                    attempts: 0,
-                    group: NONE,
-                    behind: NONE,
-                    held: false,
-                    trouble: None,
-                };
-                self.slab.fill(key.slot, entry);
-                self.enter(key.slot, group.as_deref());
-            }
-            Event::Delivered { key, lease, due, hold_until, .. } => {
-                self.deliver(key.slot, lease, due, hold_until);
-            }
-            Event::Acknowledged { key, .. } => {
-                self.totals.acknowledged += 1;
-                self.exit(key.slot);
-                return self.drop_slot(key.slot);
+            Event::Sent { .. } | Event::Delivered { .. } | Event::Acknowledged { .. } => {
+                unreachable!("applied before it comes here")
             }
             Event::Nacked { key, due, error, .. } => {
                 self.note_error(key.slot, error);
@@ -137,6 +127,24 @@ impl<P> Queue<P> {
         self.slab.get_mut(slot).expect("the event fits: its slot is full")
     }
 
+    /// A new message comes in at the end.
+    #[inline(always)]
+    fn accept(&mut self, key: Key, mut entry: Entry<P>, group: Option<&str>) {
+        self.next_seq = self.next_seq.max(key.seq + 1);
+        self.totals.sent += 1;
+        if group.is_some() {
+            self.slab.fill(key.slot, entry);
+            return self.enter(key.slot, group);
+        }
+        // As `enter` does it, but before the message is in its slot: one look-up instead of four.
+        entry.links = self.live.append(&mut self.slab, key.slot);
+        entry.stamp = self.new_stamp();
+        let place = Place { due: entry.due, stamp: entry.stamp, slot: key.slot };
+        entry.held = self.line.add(place, self.latest, false);
+        self.held_back += u64::from(entry.held);
+        self.slab.fill(key.slot, entry);
+    }
+
     /// A message that is not in line comes in at the end.
     fn enter(&mut self, slot: u32, group: Option<&str>) {
         self.live.push_back(&mut self.slab, slot);
@@ -151,13 +159,25 @@ impl<P> Queue<P> {
     }
 
     /// A message leaves the line and its group; its successor there moves up.
-    fn exit(&mut self, slot: u32) {
-        self.unplace(slot);
-        self.live.unlink(&mut self.slab, slot);
-        let group = std::mem::replace(&mut self.entry_mut(slot).group, NONE);
-        if group == NONE {
-            return;
+    #[inline]
+    fn exit(&mut self, slot: u32, seq: u64) {
+        let entry = self.slab.get_mut(slot).expect("the event fits: its slot is full");
+        // Always: a stale event must never change whoever has the slot by now.
+        assert!(entry.seq == seq, "no such message: {seq} in slot {slot}");
+        let group = std::mem::replace(&mut entry.group, NONE);
+        let links = std::mem::replace(&mut entry.links, Links::NONE);
+        let stamp = std::mem::replace(&mut entry.stamp, NO_STAMP);
+        let (held, leased) = (entry.held, entry.lease.is_some());
+        self.unplace(held, leased, stamp);
+        self.live.close_gap(&mut self.slab, links);
+        if group != NONE {
+            self.move_up(group, slot);
         }
+        self.tidy();
+    }
+
+    /// The head of a group has left the line: its successor takes its place.
+    fn move_up(&mut self, group: u32, slot: u32) {
         if let Some(next) = self.groups.leave(&mut self.slab, group, slot) {
             let latest = self.latest;
             let entry = self.entry_mut(next);
@@ -191,52 +211,71 @@ impl<P> Queue<P> {
         }
     }
 
-    /// Makes the place of a message stale. A new stamp must follow, or the slot be emptied.
-    fn unplace(&mut self, slot: u32) {
-        let entry = self.slab.get(slot).expect("the event fits: its slot is full");
-        match (entry.held, entry.lease) {
-            (true, Some(_)) => self.leased -= 1,
-            (true, None) => self.held_back -= 1,
-            (false, _) => {}
-        }
-        self.line.forget_one();
+    /// Gives up a message's place. True if it is gone at once, so that its stamp can be used again;
+    /// otherwise the message must get a new one, or be gone, before the line is tidied.
+    #[inline]
+    fn unplace(&mut self, held: bool, leased: bool, stamp: u64) -> bool {
+        self.leased -= u64::from(held && leased);
+        self.held_back -= u64::from(held && !leased);
+        self.line.leave(stamp, held, leased)
     }
 
     fn move_to(&mut self, slot: u32, due: Time, lease: Option<LeaseId>) {
-        self.unplace(slot);
         let entry = self.entry_mut(slot);
+        let (held, leased, stamp) = (entry.held, entry.lease.is_some(), entry.stamp);
         entry.due = due;
         entry.lease = lease;
+        self.unplace(held, leased, stamp);
         self.place(slot);
+        self.tidy();
     }
 
-    fn deliver(&mut self, slot: u32, lease: LeaseId, due: Time, hold_until: Time) {
+    #[inline]
+    fn deliver(&mut self, key: Key, lease: LeaseId, due: Time, hold_until: Time) {
+        let slot = key.slot;
         self.next_lease = self.next_lease.max(lease.next());
-        // The stamp can be used again if its place leaves the line now, as the first one does. A
-        // journal that was put together anew may hand out another; that one goes behind its equals.
-        let first = self.line.first(self.latest).is_some_and(|place| place.slot == slot);
-        let stamp = if first { self.entry_mut(slot).stamp } else { self.new_stamp() };
-        let entry = self.entry_mut(slot);
-        entry.turn = (entry.due, stamp);
+        let new_stamp = self.new_stamp();
+        let entry = self.slab.get_mut(slot).expect("the event fits: its slot is full");
+        // Always: a stale event must never change whoever has the slot by now.
+        assert!(entry.seq == key.seq, "no such message: {key:?}");
         let timed_out = entry.lease.is_some();
+        self.leased -= u64::from(entry.held && timed_out);
+        self.held_back -= u64::from(entry.held && !timed_out);
+        // Its place can be taken again if it is gone from the line now, as a first one is. A
+        // journal that was put together anew may hand out another; that goes behind its equals.
+        let gone = self.line.leave(entry.stamp, entry.held, timed_out);
+        entry.turn = (entry.due, if gone { entry.stamp } else { new_stamp });
         entry.attempts = entry.attempts.saturating_add(1);
         entry.hold_until = hold_until;
-        let again = entry.attempts > 1;
+        entry.due = due;
+        entry.lease = Some(lease);
+        entry.stamp = if gone { new_stamp } else { new_stamp + 1 };
+        entry.held = self.line.add(Place { due, stamp: entry.stamp, slot }, self.latest, true);
+        self.next_stamp = entry.stamp + 1;
+        self.leased += u64::from(entry.held);
         self.totals.delivered += 1;
-        self.totals.redelivered += u64::from(again);
+        self.totals.redelivered += u64::from(entry.attempts > 1);
         self.totals.timed_out += u64::from(timed_out);
-        self.move_to(slot, due, Some(lease));
+        self.tidy();
+    }
+
+    #[inline]
+    fn tidy(&mut self) {
+        let slab = &self.slab;
+        self.line.tidy(|place| slab.get(place.slot).is_some_and(|entry| entry.is_at(place)));
     }
 
     /// The delivery did not happen: the message is where it was in line.
     fn undo(&mut self, slot: u32) {
-        self.unplace(slot);
         let entry = self.entry_mut(slot);
+        let (held, leased, stamp) = (entry.held, entry.lease.is_some(), entry.stamp);
         entry.attempts -= 1;
         entry.lease = None;
-        let (due, stamp) = entry.turn;
-        entry.due = due;
-        self.place_at(slot, stamp);
+        let turn = entry.turn;
+        entry.due = turn.0;
+        self.unplace(held, leased, stamp);
+        self.place_at(slot, turn.1);
+        self.tidy();
     }
 
     fn note_error(&mut self, slot: u32, error: Option<Box<str>>) {
@@ -246,9 +285,10 @@ impl<P> Queue<P> {
     }
 
     fn bury(&mut self, slot: u32, reason: DeadReason, at: Time) {
-        let group = self.entry_mut(slot).group;
+        let entry = self.entry_mut(slot);
+        let (seq, group) = (entry.seq, entry.group);
         let group = self.groups.key(group).map(Arc::clone);
-        self.exit(slot);
+        self.exit(slot, seq);
         let stamp = self.new_stamp();
         let entry = self.entry_mut(slot);
         entry.stamp = stamp;
@@ -275,10 +315,11 @@ impl<P> Queue<P> {
         self.enter(slot, trouble.and_then(|trouble| trouble.group).as_deref());
     }
 
+    #[inline(always)]
     fn drop_slot(&mut self, slot: u32) -> Freed<P> {
-        match self.slab.take(slot) {
-            Some(entry) => Freed::One(entry.payload),
-            None => Freed::Nothing,
+        match self.slab.take(slot, |entry| entry.payload.take()) {
+            Some(Some(payload)) => Freed::One(payload),
+            _ => Freed::Nothing,
         }
     }
 
@@ -287,7 +328,8 @@ impl<P> Queue<P> {
         while self.live.len() > 0 {
             // The oldest message is the head of its group, so it can always leave.
             let slot = self.live.head;
-            self.exit(slot);
+            let seq = self.entry_mut(slot).seq;
+            self.exit(slot, seq);
             if let Freed::One(payload) = self.drop_slot(slot) {
                 gone.push(payload);
             }

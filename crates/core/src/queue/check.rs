@@ -61,6 +61,7 @@ impl<P> Queue<P> {
             let entry = self.slab.get(place.slot).expect("it is current");
             assert_eq!(place.due, entry.due, "slot {}: place and message disagree", place.slot);
         }
+        assert!(self.line.is_tidy(), "too many stale places");
         assert!(self.line.is_sorted(), "the FIFO is not in order");
         assert!(self.line.heads().all(|head| current(&head)), "a stale head of the line");
     }

@@ -21,6 +21,7 @@ impl<P> Queue<P> {
     /// # Errors
     /// [`Refusal::Full`], [`Refusal::KeyTaken`], [`Refusal::DedupFull`].
     #[must_use = "a decision changes nothing until its event is applied"]
+    #[inline(always)]
     pub fn decide_send(&self, now: Time, draft: Draft<P>) -> Result<Sending<P>, Refusal> {
         let at = self.not_before(now);
         let idempotency = match draft.idempotency {
@@ -31,7 +32,7 @@ impl<P> Queue<P> {
                     return Ok(Sending::Duplicate(first));
                 }
                 let expires = at.after(self.policy.replay_window);
-                Some(Idempotency { key, fingerprint, expires })
+                Some(Box::new(Idempotency { key, fingerprint, expires }))
             }
         };
         self.check_room()?;
@@ -53,6 +54,7 @@ impl<P> Queue<P> {
     /// # Errors
     /// [`Refusal::TooManyInFlight`].
     #[must_use = "a decision changes nothing until its event is applied"]
+    #[inline(always)]
     pub fn decide_receive(
         &self,
         now: Time,
@@ -72,7 +74,7 @@ impl<P> Queue<P> {
         }
         let hold_until = match self.policy.retention.in_flight_factor {
             None => Time::MAX,
-            Some(factor) => at.after(visibility_timeout.saturating_mul(factor.get())),
+            Some(factor) => at.after(visibility_timeout.saturating_mul(factor)),
         };
         let due = at.after(visibility_timeout);
         Ok(Some(Event::Delivered { key, lease: self.next_lease, at, due, hold_until }))
@@ -83,6 +85,7 @@ impl<P> Queue<P> {
     /// # Errors
     /// [`Refusal::Stale`], [`Refusal::HeldTooLong`].
     #[must_use = "a decision changes nothing until its event is applied"]
+    #[inline(always)]
     pub fn decide_settle(
         &self,
         now: Time,
@@ -185,7 +188,7 @@ impl<P> Queue<P> {
         if too_old(entry, at, &self.policy) {
             return Some(DeadReason::Expired);
         }
-        let spent = self.policy.max_attempts.is_some_and(|most| entry.attempts >= most.get());
+        let spent = self.policy.max_attempts.is_some_and(|most| entry.attempts >= most);
         spent.then_some(DeadReason::MaxAttempts)
     }
 

@@ -17,6 +17,10 @@ use crate::time::Time;
 
 pub use apply::Freed;
 
+/// The stamp of a message that never had a place in the line. No place has it: a stale one, left
+/// by whoever had the slot before, must not become the place of a message that has none.
+pub(crate) const NO_STAMP: u64 = 0;
+
 /// Messages in line, in flight and dead, generic over what stands for a payload.
 ///
 /// See the crate documentation for how it is driven.
@@ -56,7 +60,7 @@ impl<P> Queue<P> {
             groups: Groups::new(seed),
             dedup: Dedup::new(seed),
             next_seq: 0,
-            next_stamp: 0,
+            next_stamp: NO_STAMP + 1,
             next_lease: LeaseId::first_of(0),
             latest: Time::ZERO,
             leased: 0,

@@ -5,6 +5,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -23,6 +24,7 @@ enum Source {
     /// Tokio's clock, which is the system's monotonic one unless a test has paused it.
     System {
         origin: Instant,
+        wall: Arc<WallOffset>,
     },
     Manual(Arc<Manual>),
 }
@@ -31,21 +33,21 @@ impl Clock {
     /// The system's monotonic clock. Waiting needs a tokio runtime with its timer enabled.
     #[must_use]
     pub fn system() -> Self {
-        Self(Source::System { origin: Instant::now() })
+        Self(Source::System { origin: Instant::now(), wall: Arc::default() })
     }
 
     /// The present in queue time.
     pub(crate) fn now(&self) -> Time {
         Time::ZERO.after(match &self.0 {
-            Source::System { origin } => origin.elapsed(),
+            Source::System { origin, .. } => origin.elapsed(),
             Source::Manual(manual) => manual.state.lock().elapsed,
         })
     }
 
-    /// The present in wall time.
-    pub(crate) fn wall(&self) -> Timestamp {
+    /// The wall time at `now`, which must be the present.
+    pub(crate) fn wall_at(&self, now: Time) -> Timestamp {
         match &self.0 {
-            Source::System { .. } => Timestamp::now(),
+            Source::System { wall, .. } => wall.at(now),
             Source::Manual(manual) => {
                 let state = manual.state.lock();
                 state.wall_origin.after(state.elapsed)
@@ -56,7 +58,7 @@ impl Clock {
     /// Ends at `deadline`.
     pub(crate) async fn sleep_until(&self, deadline: Time) {
         match &self.0 {
-            Source::System { origin } => {
+            Source::System { origin, .. } => {
                 // Far beyond any deadline a caller can ask for; an `Instant` cannot hold more.
                 const FAR: Duration = Duration::from_secs(30 * 365 * 86_400);
                 let after_origin = deadline.since(Time::ZERO).min(origin.elapsed() + FAR);
@@ -76,6 +78,30 @@ impl fmt::Debug for Clock {
     }
 }
 
+/// How far wall time is ahead of queue time, read from the system once a second: a message's
+/// `enqueued_at` costs no second reading of a clock, and follows a stepped wall clock soon enough.
+#[derive(Debug, Default)]
+struct WallOffset {
+    millis: AtomicI64,
+    /// Queue time in milliseconds from which it has to be read again.
+    valid_until: AtomicI64,
+}
+
+impl WallOffset {
+    fn at(&self, now: Time) -> Timestamp {
+        let now = i64::try_from(now.as_nanos() / 1_000_000).unwrap_or(i64::MAX);
+        if now < self.valid_until.load(Ordering::Acquire) {
+            let wall = now.saturating_add(self.millis.load(Ordering::Relaxed));
+            return Timestamp::from_unix_millis(wall);
+        }
+        let wall = Timestamp::now();
+        // Two threads may do this at once: both store the same, to the millisecond.
+        self.millis.store(wall.as_unix_millis() - now, Ordering::Relaxed);
+        self.valid_until.store(now + 1_000, Ordering::Release);
+        wall
+    }
+}
+
 /// A clock that stands still until a test moves it: hours of redelivery in milliseconds.
 ///
 /// ```
@@ -85,7 +111,7 @@ impl fmt::Debug for Clock {
 /// use mailbox::{Mailbox, testing::ManualClock};
 ///
 /// let clock = ManualClock::new();
-/// let jobs: Mailbox<String> = Mailbox::memory_with_clock("jobs", clock.clock())?;
+/// let jobs: Mailbox<String> = Mailbox::memory_with_clock("jobs", &clock)?;
 /// jobs.send("tidy up".to_owned()).await?;
 ///
 /// let first = jobs.receive().await?; // invisible for 30 s now
@@ -152,6 +178,12 @@ impl ManualClock {
     }
 }
 
+impl From<&ManualClock> for Clock {
+    fn from(manual: &ManualClock) -> Self {
+        manual.clock()
+    }
+}
+
 impl Default for ManualClock {
     fn default() -> Self {
         Self::new()
@@ -180,8 +212,10 @@ impl Future for Sleep<'_> {
         }
         let ticket = self.ticket.unwrap_or(state.next_ticket);
         state.next_ticket = state.next_ticket.max(ticket + 1);
-        state.sleepers.insert((self.deadline, ticket), context.waker().clone());
+        let old_waker = state.sleepers.insert((self.deadline, ticket), context.waker().clone());
+        // A waker may run anything when it is dropped: not under the lock.
         drop(state);
+        drop(old_waker);
         self.ticket = Some(ticket);
         Poll::Pending
     }
@@ -190,7 +224,8 @@ impl Future for Sleep<'_> {
 impl Drop for Sleep<'_> {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket {
-            self.manual.state.lock().sleepers.remove(&(self.deadline, ticket));
+            let waker = self.manual.state.lock().sleepers.remove(&(self.deadline, ticket));
+            drop(waker);
         }
     }
 }

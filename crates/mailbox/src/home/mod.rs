@@ -1,11 +1,19 @@
 //! What drives `core::Queue` in this process: a clock, waiters that are woken, and one lock per
 //! mailbox. Shared by every backend that keeps its queues here.
 //!
-//! The lock is a plain mutex, not an owner task: everything done under it takes well below a
-//! microsecond, and a mutex costs a tenth of a channel round trip. Encoding, hashing, waking and
-//! dropping payloads happen outside it.
+//! The lock is a plain mutex, not an owner task: what a send, a delivery or a settle does under it
+//! takes well below a microsecond, and a mutex costs a tenth of a channel round trip. (Counting
+//! costs what is due and not received yet; purging costs what there is.) Encoding, hashing, waking
+//! and dropping payloads happen outside it.
 
 pub(crate) mod clock;
 pub(crate) mod room;
 mod sync;
 mod waiters;
+
+/// Random bytes of the system.
+pub(crate) fn random<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).expect("the system has randomness: std's maps need it too");
+    bytes
+}

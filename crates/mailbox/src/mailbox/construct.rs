@@ -14,6 +14,7 @@ use crate::backends::memory::{MemoryBackend, MemoryConfig};
 use crate::codec::{Codec, Json};
 use crate::error::{Error, Result};
 use crate::home::clock::Clock;
+use crate::home::random;
 use crate::home::room::{Fittings, Room};
 use crate::mailbox::route::{Encoded, Local, Route};
 use crate::mailbox::{Inner, Mailbox};
@@ -26,7 +27,9 @@ where
     T: Serialize + DeserializeOwned + Send + Sync + 'static,
     R: Serialize + DeserializeOwned + Send + Sync + 'static,
 {
-    /// A mailbox of its own in memory. Bodies are encoded, so it behaves as one in production.
+    /// A new mailbox in memory, shared with nobody but the clones of this handle: a second call
+    /// with the same name makes another one. (For one that is found by its name, see
+    /// [`open`](Self::open).) Bodies are encoded, so it behaves as one in production.
     ///
     /// # Errors
     /// `InvalidParameter` for a bad name.
@@ -36,51 +39,43 @@ where
         Error: From<N::Error>,
     {
         let name = name.try_into()?;
-        Ok(Self::in_memory(&MemoryBackend::new(), name).owning_its_backend())
+        Ok(Self::new(MemoryBackend::new(), name).owning_its_backend())
     }
 
     /// A mailbox of its own in memory that takes its time from `clock`: for tests.
     ///
     /// # Errors
     /// `InvalidParameter` for a bad name.
-    pub fn memory_with_clock<N>(name: N, clock: Clock) -> Result<Self>
+    pub fn memory_with_clock<N>(name: N, clock: impl Into<Clock>) -> Result<Self>
     where
         N: TryInto<Name>,
         Error: From<N::Error>,
     {
         let name = name.try_into()?;
-        let backend = MemoryBackend::with_config(MemoryConfig::default().with_clock(clock))?;
-        Ok(Self::in_memory(&backend, name).owning_its_backend())
+        let backend = MemoryBackend::with_config(MemoryConfig::default().with_clock(clock.into()))?;
+        Ok(Self::new(backend, name).owning_its_backend())
     }
 
     /// The mailbox called `name` on `backend`, with bodies as JSON. Reply addresses are resolved
     /// on the same backend; see [`with_resolver`](Self::with_resolver) for others.
     #[must_use]
     pub fn new(backend: Arc<dyn Backend>, name: Name) -> Self {
-        let identifier = name.to_string();
         let resolver = Arc::new(SameBackendResolver::new(Arc::clone(&backend)));
-        Self::encoded(backend, name, identifier, Arc::new(Json), Some(resolver))
+        Self::encoded(backend, name, Arc::new(Json), Some(resolver))
     }
 
     /// The mailbox at `address`; see [`Address`] for the grammar. `memory://name` is shared by
     /// everybody in this process.
     ///
     /// # Errors
-    /// `InvalidParameter` for a bad address; `Unsupported` for a scheme that this build lacks;
-    /// whatever opening the backend gives.
+    /// `InvalidParameter` for a bad address or an unknown scheme; `Unsupported` for a scheme whose
+    /// backend is only planned; `NotFound` for a place in memory that is not there; whatever
+    /// opening the backend gives.
     ///
     /// # Cancel safety
     /// Safe: a backend that was being opened is dropped.
     pub async fn open(address: &str) -> Result<Self> {
         open::open(&Address::parse(address)?).await
-    }
-
-    /// A mailbox of a memory backend, which knows its whole address.
-    pub(crate) fn in_memory(backend: &Arc<MemoryBackend>, name: Name) -> Self {
-        let identifier = backend.address(&name);
-        let backend: Arc<dyn Backend> = Arc::<MemoryBackend>::clone(backend);
-        let resolver = Arc::new(SameBackendResolver::new(Arc::clone(&backend)));
-        Self::encoded(backend, name, identifier, Arc::new(Json), Some(resolver))
     }
 }
 
@@ -106,26 +101,30 @@ where
     ///
     /// # Errors
     /// `InvalidParameter` for a bad name.
-    pub fn local_with_clock<N>(name: N, clock: Clock) -> Result<Self>
+    pub fn local_with_clock<N>(name: N, clock: impl Into<Clock>) -> Result<Self>
     where
         N: TryInto<Name>,
         Error: From<N::Error>,
     {
         let name: Name = name.try_into()?;
-        let mut secret = [0; 32];
-        getrandom::fill(&mut secret).expect("the system has randomness: std's maps need it too");
-        let fittings =
-            Fittings { clock, number: 0, secret, max_waiters: 1 << 14, policy: Policy::default() };
+        let fittings = Fittings {
+            clock: clock.into(),
+            number: 0,
+            secret: random(),
+            max_waiters: 1 << 14,
+            policy: Policy::default(),
+        };
         let room = Arc::new(Room::new(name.clone(), fittings));
         // Bodies are never turned into bytes, so equal ones cannot be recognised.
         let abilities =
             Abilities { durable: false, idempotency: false, ..Abilities::full("local") };
         Ok(Self::from_inner(Inner {
             identifier: name.to_string(),
+            addressable: false,
             name,
             route: Route::Local(Local { room, abilities: Arc::new(abilities) }),
             resolver: None,
-            closed: CancellationToken::new(),
+            closed: Arc::new(CancellationToken::new()),
         }))
     }
 
@@ -133,21 +132,20 @@ where
     /// reply addresses until it is given a resolver.
     #[must_use]
     pub fn with_codec(backend: Arc<dyn Backend>, name: Name, codec: impl Codec<T>) -> Self {
-        let identifier = name.to_string();
-        Self::encoded(backend, name, identifier, Arc::new(codec), None)
+        Self::encoded(backend, name, Arc::new(codec), None)
     }
 
     /// This mailbox, with the reply addresses of received messages resolved by `resolver`.
     #[must_use]
-    pub fn with_resolver(self, resolver: Arc<dyn Resolver<R>>) -> Self {
-        Self::from_inner(Inner { resolver: Some(resolver), ..self.parts() })
+    pub fn with_resolver(self, resolver: impl Resolver<R>) -> Self {
+        Self::from_inner(Inner { resolver: Some(Arc::new(resolver)), ..self.parts() })
     }
 
     /// This mailbox, found by others under `identifier`: what is written as `reply_to` when it is
     /// given as the place for replies.
     #[must_use]
     pub fn with_identifier(self, identifier: impl Into<String>) -> Self {
-        Self::from_inner(Inner { identifier: identifier.into(), ..self.parts() })
+        Self::from_inner(Inner { identifier: identifier.into(), addressable: true, ..self.parts() })
     }
 
     pub(crate) fn owning_its_backend(self) -> Self {
@@ -161,17 +159,18 @@ where
     fn encoded(
         backend: Arc<dyn Backend>,
         name: Name,
-        identifier: String,
         codec: Arc<dyn Codec<T>>,
         resolver: Option<Arc<dyn Resolver<R>>>,
     ) -> Self {
+        let identifier = backend.address(&name);
         let route = Route::Encoded(Encoded { backend, codec, owned: false });
         Self::from_inner(Inner {
             name,
             identifier,
+            addressable: true,
             route,
             resolver,
-            closed: CancellationToken::new(),
+            closed: Arc::new(CancellationToken::new()),
         })
     }
 
@@ -183,9 +182,10 @@ where
         Inner {
             name: self.inner.name.clone(),
             identifier: self.inner.identifier.clone(),
+            addressable: self.inner.addressable,
             route: self.inner.route.clone(),
             resolver: self.inner.resolver.clone(),
-            closed: self.inner.closed.clone(),
+            closed: Arc::clone(&self.inner.closed),
         }
     }
 }

@@ -13,15 +13,16 @@ use tokio_util::sync::CancellationToken;
 use crate::abilities::Abilities;
 use crate::backend::{Outgoing, Peek, Selection, Sent, Settlement, Stats};
 use crate::contents::Contents;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::id::{MessageId, ReceiptHandle};
 use crate::mailbox::route::Route;
 use crate::message::{Message, Peeked};
 use crate::name::Name;
 use crate::options::{ReceiveOptions, ReplyTo, SendOptions};
-use crate::resolver::Resolver;
+use crate::resolver::{Resolver, shown};
 
-/// A mailbox of bodies of type `T`, whose replies are of type `R`.
+/// A mailbox of bodies of type `T`, whose replies are of type `R`. Write the type out where it is
+/// made: `let jobs: Mailbox<Job> = ..` without replies, `Mailbox<Question, Answer>` with.
 ///
 /// A cheap handle: clone it freely, share it between tasks. What it stands for lives in a backend,
 /// or for [`Mailbox::local`] in the handles themselves.
@@ -37,10 +38,13 @@ pub struct Mailbox<T, R = ()> {
 struct Inner<T, R> {
     name: Name,
     identifier: String,
+    /// Others can find it by its identifier; a local mailbox has only a name that nobody knows.
+    addressable: bool,
     route: Route<T, R>,
     resolver: Option<Arc<dyn Resolver<R>>>,
-    /// Shared by every handle that was made from this one.
-    closed: CancellationToken,
+    /// Shared by every handle that was made from this one; counted, so that a cache can see
+    /// whether anybody else has one.
+    closed: Arc<CancellationToken>,
 }
 
 impl<T, R> Mailbox<T, R>
@@ -123,6 +127,9 @@ where
     /// Takes messages, as many, for as long and after as much waiting as `options` say. Never
     /// waits once it has one (D6).
     ///
+    /// A receive that is kept but not polled (beside a `select!` arm that takes long, say) does not
+    /// keep messages from others that wait: the next one looks 25 ms later.
+    ///
     /// # Errors
     /// As [`receive`](Self::receive), and `InvalidParameter`.
     ///
@@ -130,6 +137,10 @@ where
     /// Safe; see the type.
     pub async fn receive_with(&self, options: ReceiveOptions) -> Result<Vec<Message<T, R>>> {
         self.check_open()?;
+        if self.inner.route.is_local() || options.wait.is_zero() {
+            // Its waiters are woken by the close itself, or there is nothing to wake.
+            return self.inner.route.receive(self, &options).await;
+        }
         tokio::select! {
             biased;
             () = self.inner.closed.cancelled() => Err(Error::closed(&self.inner.name)),
@@ -184,12 +195,25 @@ where
         self.inner.route.peek(&self.inner.name, &request).await
     }
 
+    /// Shows the oldest dead letters, at most `limit` (X3); see [`Peek::Dead`] for going on from
+    /// there. A message whose attempts are used up becomes one when it would be delivered next: at
+    /// the first receive after its nack delay.
+    ///
+    /// # Errors
+    /// `Connection`, `Closed`, `InvalidParameter`.
+    ///
+    /// # Cancel safety
+    /// Safe: nothing changes.
+    pub async fn dead_letters(&self, limit: u32) -> Result<Vec<Peeked<T, R>>> {
+        self.peek(Peek::Dead { after: None, limit }).await
+    }
+
     /// Puts dead letters back in line, starting at attempt 1; gives how many (X3). If the mailbox
     /// fills up on the way, the rest stay dead letters.
     ///
     /// # Errors
-    /// `NotFound` if a named one is none; `MailboxFull` if there was no room for any;
-    /// `Connection`, `Closed`.
+    /// `NotFound` if a named message is not a dead letter; `MailboxFull` if there was no room for
+    /// any; `Connection`, `Closed`.
     ///
     /// # Cancel safety
     /// Dropping the future leaves it open which ones were redriven.
@@ -201,7 +225,7 @@ where
     /// Deletes dead letters; gives how many (X3).
     ///
     /// # Errors
-    /// `NotFound` if a named one is none; `Connection`, `Closed`.
+    /// `NotFound` if a named message is not a dead letter; `Connection`, `Closed`.
     ///
     /// # Cancel safety
     /// Dropping the future leaves it open which ones were deleted.
@@ -235,8 +259,9 @@ where
     }
 
     /// Closes this handle and its clones: receives that wait, and all later calls, give `Closed`
-    /// (W3). Messages stay where the backend keeps them; a backend that was opened for this
-    /// mailbox alone is closed with it.
+    /// (W3), also settling messages that are still held: let workers finish first. Messages stay
+    /// where the backend keeps them; a backend that was opened for this mailbox alone is closed
+    /// with it.
     ///
     /// # Errors
     /// Whatever the backend gives while closing; the handle is closed all the same.
@@ -254,6 +279,11 @@ where
         self.inner.closed.is_cancelled()
     }
 
+    /// Whether there are other handles of it: clones, or messages that came through it.
+    pub(crate) fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.inner) > 1 || Arc::strong_count(&self.inner.closed) > 1
+    }
+
     /// Settles a delivery by its handle, as whoever got the handle from elsewhere must. With a
     /// [`Message`] at hand its own methods are better.
     ///
@@ -263,12 +293,9 @@ where
     /// # Cancel safety
     /// Dropping the future leaves it open whether the delivery was settled.
     pub async fn settle(&self, handle: &ReceiptHandle, verdict: Verdict) -> Result<()> {
+        self.check_open()?;
         let settlement = Settlement { receipt_handle: handle.clone(), verdict };
-        let results = self.settle_batch(vec![settlement]).await?;
-        results.into_iter().next().unwrap_or_else(|| {
-            let message = "the backend gave no result for a settlement";
-            Err(Error::new(ErrorKind::Internal, message).with_mailbox(self.name()))
-        })
+        self.inner.route.settle_one(&self.inner.name, settlement).await
     }
 
     /// Settles many deliveries in one call; one result each.
@@ -285,7 +312,11 @@ where
     }
 
     fn check_open(&self) -> Result<()> {
-        if self.is_closed() { Err(Error::closed(&self.inner.name)) } else { Ok(()) }
+        // A local mailbox was closed itself, not only its handle, and says so.
+        if !self.inner.route.is_local() && self.is_closed() {
+            return Err(Error::closed(&self.inner.name));
+        }
+        Ok(())
     }
 
     fn message(
@@ -308,12 +339,19 @@ fn outgoing<B, R>(payload: B, options: &mut SendOptions<R>) -> Outgoing<B> {
         attributes: std::mem::take(&mut options.attributes),
         reply_to: match &options.reply_to {
             Some(ReplyTo::Identifier(identifier)) => Some(identifier.clone()),
-            Some(ReplyTo::Mailbox(mailbox)) => Some(mailbox.inner.identifier.clone()),
+            Some(ReplyTo::Mailbox(mailbox)) => Some(mailbox.known_as().to_owned()),
             None => None,
         },
         idempotency_key: options.idempotency_key.take(),
         group: options.group.take(),
         delay: options.delay,
+    }
+}
+
+impl<T, R> Mailbox<T, R> {
+    /// What others can find it by, whatever its types can do.
+    pub(crate) fn known_as(&self) -> &str {
+        &self.inner.identifier
     }
 }
 
@@ -326,7 +364,7 @@ impl<T, R> Clone for Mailbox<T, R> {
 impl<T, R> fmt::Debug for Mailbox<T, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Mailbox")
-            .field("identifier", &self.inner.identifier)
+            .field("identifier", &shown(&self.inner.identifier))
             .field("closed", &self.inner.closed.is_cancelled())
             .finish_non_exhaustive()
     }

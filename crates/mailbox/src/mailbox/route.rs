@@ -12,7 +12,7 @@ use crate::backend::{
 };
 use crate::backends::memory::check_peek;
 use crate::codec::Codec;
-use crate::contents::{Contents, LocalBody};
+use crate::contents::{Contents, LocalBody, guarded};
 use crate::error::{Error, ErrorKind, Result};
 use crate::home::room::Room;
 use crate::mailbox::{Mailbox, outgoing};
@@ -49,6 +49,10 @@ where
         }
     }
 
+    pub(crate) const fn is_local(&self) -> bool {
+        matches!(self, Self::Local(_))
+    }
+
     pub(crate) async fn send_one(
         &self,
         name: &Name,
@@ -69,9 +73,12 @@ where
         name: &Name,
         batch: Vec<(T, SendOptions<R>)>,
     ) -> Result<Vec<Result<Sent>>> {
-        self.abilities().check_batch("batch", batch.len())?;
+        let checked = self.abilities().check_batch("batch", batch.len());
+        checked.map_err(|error| error.with_mailbox(name))?;
         match self {
             Self::Local(local) => {
+                // As a whole, as a backend would: a batch of nothing has no message to say it.
+                local.room.check_open()?;
                 let send = |(body, options)| local.send(name, body, options);
                 Ok(batch.into_iter().map(send).collect())
             }
@@ -99,10 +106,19 @@ where
                 let deliveries = encoded.backend.receive(mailbox.name(), options).await?;
                 let message = |delivery: Delivery| {
                     let Delivery { id, letter, receipt_handle, delivery_count } = delivery;
-                    let contents = Contents::decode(letter, &*encoded.codec);
+                    let contents = Contents::decode(letter, &*encoded.codec, mailbox.name());
                     mailbox.message(id, receipt_handle, delivery_count, contents)
                 };
                 Ok(deliveries.into_iter().map(message).collect())
+            }
+        }
+    }
+
+    pub(crate) async fn settle_one(&self, name: &Name, settlement: Settlement) -> Result<()> {
+        match self {
+            Self::Local(local) => local.settle(settlement),
+            Self::Encoded(encoded) => {
+                only(encoded.backend.settle(name, vec![settlement]).await?, name)
             }
         }
     }
@@ -115,7 +131,8 @@ where
         match self {
             Self::Encoded(encoded) => encoded.backend.settle(name, batch).await,
             Self::Local(local) => {
-                local.abilities.check_batch("batch", batch.len())?;
+                local.check(local.abilities.check_batch("batch", batch.len()))?;
+                local.room.check_open()?;
                 Ok(batch.into_iter().map(|settlement| local.settle(settlement)).collect())
             }
         }
@@ -124,8 +141,9 @@ where
     pub(crate) async fn peek(&self, name: &Name, request: &Peek) -> Result<Vec<Peeked<T, R>>> {
         match self {
             Self::Encoded(encoded) => {
-                let decode =
-                    |letter: &Arc<Letter>| Contents::decode(Arc::clone(letter), &*encoded.codec);
+                let decode = |letter: &Arc<Letter>| {
+                    Contents::decode(Arc::clone(letter), &*encoded.codec, name)
+                };
                 let records = encoded.backend.peek(name, request).await?;
                 Ok(records.into_iter().map(|record| peeked(record, decode)).collect())
             }
@@ -202,12 +220,24 @@ impl<T: 'static> Encoded<T> {
         body: &T,
         mut options: SendOptions<R>,
     ) -> Result<Outgoing<Bytes>> {
-        let payload = self.codec.encode(body).map_err(|error| error.with_mailbox(name))?;
+        let payload = guarded("encoding", || self.codec.encode(body));
+        let payload = payload.map_err(|error| error.with_mailbox(name))?;
+        if let Some(ReplyTo::Mailbox(replies)) = &options.reply_to
+            && !replies.inner.addressable
+        {
+            let message = "a local mailbox has no address that could be written as reply_to: \
+                           use one on a backend, or give it one with with_identifier and the \
+                           receiver a resolver that knows it";
+            return Err(Error::new(ErrorKind::Unsupported, message)
+                .with_mailbox(name)
+                .with_field("reply_to"));
+        }
         let mut message = outgoing(payload, &mut options);
         // On the same backend the name alone is enough, and others may read nothing but names.
         if let Some(ReplyTo::Mailbox(replies)) = &options.reply_to
             && let Route::Encoded(other) = &replies.inner.route
             && Arc::ptr_eq(&other.backend, &self.backend)
+            && replies.inner.identifier == self.backend.address(&replies.inner.name)
         {
             message.reply_to = Some(replies.inner.name.to_string());
         }
@@ -241,11 +271,15 @@ where
     R: Send + Sync + 'static,
 {
     fn send(&self, name: &Name, body: T, mut options: SendOptions<R>) -> Result<Sent> {
-        let reply_to = match &options.reply_to {
-            Some(ReplyTo::Mailbox(mailbox)) => Some(mailbox.clone()),
-            _ => None,
+        // A mailbox goes along itself; only an identifier is written down.
+        let reply_to = match options.reply_to.take() {
+            Some(ReplyTo::Mailbox(mailbox)) => Some(mailbox),
+            identifier => {
+                options.reply_to = identifier;
+                None
+            }
         };
-        let message = outgoing(LocalBody { body: Arc::new(body), reply_to }, &mut options);
+        let message = outgoing(LocalBody { body, reply_to }, &mut options);
         self.abilities.check_send(&message, 0).map_err(|error| error.with_mailbox(name))?;
         self.room.send(message, None)
     }
@@ -291,11 +325,11 @@ fn peeked<B, T, R>(
     }
 }
 
-fn only(results: Vec<Result<Sent>>, name: &Name) -> Result<Sent> {
+fn only<A>(results: Vec<Result<A>>, name: &Name) -> Result<A> {
     results.into_iter().next().unwrap_or_else(|| Err(no_result(name)))
 }
 
 fn no_result(name: &Name) -> Error {
-    let message = "the backend gave no result for a message";
+    let message = "the backend gave fewer results than it was given items";
     Error::new(ErrorKind::Internal, message).with_mailbox(name)
 }

@@ -2,6 +2,7 @@
 //! it. Invariant: a lease is taken in the same poll that returns it, so there is no await between
 //! taking a message and handing it over, and a dropped receive never holds one.
 
+mod inject;
 mod receive;
 mod show;
 
@@ -17,7 +18,7 @@ use crate::backend::{Letter, Outgoing, Sent, Settlement};
 use crate::error::{Error, ErrorKind, Result};
 use crate::home::clock::Clock;
 use crate::home::sync::Mutex;
-use crate::home::waiters::Waiters;
+use crate::home::waiters::{Waiters, Wakers, nobody};
 use crate::id::{Sealer, ulid};
 use crate::name::Name;
 use crate::timestamp::Timestamp;
@@ -31,7 +32,7 @@ pub(crate) struct Room<B> {
     pub(crate) name: Name,
     pub(crate) clock: Clock,
     number: u32,
-    salt: u32,
+    salt: u64,
     sealer: Arc<Sealer>,
     max_waiters: usize,
     state: Mutex<State<B>>,
@@ -58,11 +59,13 @@ struct State<B> {
 impl<B> Room<B> {
     pub(crate) fn new(name: Name, fittings: Fittings) -> Self {
         let Fittings { clock, number, secret, max_waiters, policy } = fittings;
-        let part =
-            |context: &str| blake3::derive_key(context, &[&secret, name_bytes(&name)].concat());
+        // With the number, because a mailbox that was removed and is named again starts its leases
+        // anew: a handle of its former life must not fit (V3).
+        let material = [&secret, &number.to_le_bytes()[..], name_bytes(&name)].concat();
+        let part = |context: &str| blake3::derive_key(context, &material);
         let seeds = part("mailbox 2026 room seeds v1");
         let seed = u64::from_le_bytes(seeds[..8].try_into().expect("8 of 32 bytes"));
-        let salt = u32::from_le_bytes(seeds[8..12].try_into().expect("4 of 32 bytes"));
+        let salt = u64::from_le_bytes(seeds[8..16].try_into().expect("8 of 32 bytes"));
         let sealer = Arc::new(Sealer::new(part("mailbox 2026 receipt handles v1")));
         let queue = Queue::new(policy, seed);
         let state = State { queue, waiters: Waiters::default(), ended: None };
@@ -75,29 +78,34 @@ impl<B> Room<B> {
         outgoing: Outgoing<B>,
         fingerprint: Option<Fingerprint>,
     ) -> Result<Sent> {
-        let enqueued_at = self.clock.wall();
         let now = self.clock.now();
+        let enqueued_at = self.clock.wall_at(now);
         let idempotency = outgoing.idempotency_key.as_deref().map(Box::from).zip(fingerprint);
         let group = outgoing.group.as_deref().map(Box::from);
         let delay = outgoing.delay;
         let payload = Arc::new(letter(outgoing, enqueued_at));
+        // A refused message is dropped with its decision; what it holds may do anything when it
+        // goes, even call this mailbox: let it go after the lock.
+        let held = Arc::clone(&payload);
 
         let mut state = self.open()?;
-        let wakers = state.expire(now, STEPS_PER_SEND);
+        let expired = state.expire(now, STEPS_PER_SEND);
         let key = state.queue.next_key();
         let id = ulid::compose(enqueued_at.as_unix_millis(), self.number, key, self.salt);
         let decision =
             state.queue.decide_send(now, Draft { id, payload, delay, group, idempotency });
-        let (outcome, waker) = match decision {
+        let (outcome, wakers) = match decision {
             Ok(Sending::New(event)) => {
-                let (_, waker) = state.commit(now, event);
-                (Ok(Sent::new(id.into(), false)), waker)
+                let (_, wakers) = state.commit(now, event);
+                (Ok(Sent::new(id.into(), false)), wakers)
             }
-            Ok(Sending::Duplicate(first)) => (Ok(Sent::new(first.into(), true)), None),
-            Err(refusal) => (Err(Error::refused(refusal, &self.name)), None),
+            Ok(Sending::Duplicate(first)) => (Ok(Sent::new(first.into(), true)), nobody()),
+            Err(refusal) => (Err(Error::refused(refusal, &self.name)), nobody()),
         };
         drop(state);
-        wakers.into_iter().chain(waker).for_each(Waker::wake);
+        drop(held);
+        expired.finish();
+        wakers.for_each(Waker::wake);
         outcome
     }
 
@@ -118,10 +126,10 @@ impl<B> Room<B> {
             .queue
             .decide_settle(now, receipt, verdict)
             .map_err(|refusal| Error::refused(refusal, &self.name))?;
-        let (freed, waker) = state.commit(now, event);
+        let (freed, wakers) = state.commit(now, event);
         drop(state);
         drop(freed);
-        waker.into_iter().for_each(Waker::wake);
+        wakers.for_each(Waker::wake);
         Ok(())
     }
 
@@ -129,9 +137,9 @@ impl<B> Room<B> {
         let mut state = self.open()?;
         let now = self.clock.now();
         let event = state.queue.decide_purge(now);
-        let (freed, waker) = state.commit(now, event);
+        let (freed, wakers) = state.commit(now, event);
         drop(state);
-        waker.into_iter().for_each(Waker::wake);
+        wakers.for_each(Waker::wake);
         Ok(match freed {
             Freed::Many(payloads) => payloads.len() as u64,
             Freed::Nothing | Freed::One(_) => 0,
@@ -142,9 +150,9 @@ impl<B> Room<B> {
         let mut state = self.open()?;
         let now = self.clock.now();
         let event = state.queue.decide_configure(now, policy);
-        let (_, waker) = state.commit(now, event);
+        let (_, wakers) = state.commit(now, event);
         drop(state);
-        waker.into_iter().for_each(Waker::wake);
+        wakers.for_each(Waker::wake);
         Ok(())
     }
 
@@ -157,9 +165,28 @@ impl<B> Room<B> {
         let wakers = {
             let mut state = self.state.lock();
             state.ended.get_or_insert(kind);
-            state.waiters.notify_all()
+            state.waiters.notify_all(self.clock.now())
         };
         wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Whether it has not ended.
+    pub(crate) fn check_open(&self) -> Result<()> {
+        self.open().map(drop)
+    }
+
+    /// Opens it after retention has had its way, so that what is shown is what will be delivered.
+    fn open_after_retention(&self) -> Result<(impl std::ops::DerefMut<Target = State<B>>, Time)> {
+        loop {
+            let mut state = self.open()?;
+            let now = self.clock.now();
+            let expired = state.expire(now, STEPS_PER_LOCK);
+            if expired.freed.is_empty() {
+                return Ok((state, now));
+            }
+            drop(state);
+            expired.finish();
+        }
     }
 
     fn open(&self) -> Result<impl std::ops::DerefMut<Target = State<B>>> {
@@ -184,27 +211,42 @@ impl<B> State<B> {
         &mut self,
         now: Time,
         event: Event<Arc<Letter<B>>>,
-    ) -> (Freed<Arc<Letter<B>>>, Option<Waker>) {
+    ) -> (Freed<Arc<Letter<B>>>, Wakers) {
         let freed = self.queue.apply(event);
         (freed, self.after_change(now))
     }
 
-    fn after_change(&mut self, now: Time) -> Option<Waker> {
+    fn after_change(&mut self, now: Time) -> Wakers {
         if self.waiters.len() == 0 {
-            return None;
+            return nobody();
         }
-        self.waiters.after_change(self.queue.is_receivable(now), self.queue.next_due())
+        self.waiters.after_change(now, self.queue.is_receivable(now), self.queue.next_due())
     }
 
     /// Does up to `most` steps of what retention asks for.
-    fn expire(&mut self, now: Time, most: usize) -> Vec<Waker> {
-        let mut wakers = Vec::new();
+    fn expire(&mut self, now: Time, most: usize) -> Expired<B> {
+        let mut expired = Expired { freed: Vec::new(), wakers: Vec::new() };
         for _ in 0..most {
             let Some(event) = self.queue.decide_expire(now) else { break };
-            let (_, waker) = self.commit(now, event);
-            wakers.extend(waker);
+            let (freed, wakers) = self.commit(now, event);
+            expired.freed.push(freed);
+            expired.wakers.extend(wakers);
         }
-        wakers
+        expired
+    }
+}
+
+/// What retention left to do after the lock: let go, and wake.
+#[must_use]
+struct Expired<B> {
+    freed: Vec<Freed<Arc<Letter<B>>>>,
+    wakers: Vec<Waker>,
+}
+
+impl<B> Expired<B> {
+    fn finish(self) {
+        drop(self.freed);
+        self.wakers.into_iter().for_each(Waker::wake);
     }
 }
 

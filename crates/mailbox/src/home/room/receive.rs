@@ -5,24 +5,23 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-use mailbox_core::{Receipt, Time};
+use mailbox_core::Time;
 
-use crate::backend::{Delivery, Letter};
+use crate::backend::Delivery;
 use crate::error::{Error, ErrorKind, Result};
 use crate::home::room::{Room, STEPS_PER_LOCK, State};
 use crate::home::waiters::Ticket;
-use crate::id::{MessageId, ReceiptHandle};
-use crate::name::Name;
+use crate::id::ReceiptHandle;
 use crate::options::ReceiveOptions;
 
 /// What one look at the queue gave.
 enum Look<B> {
     /// At least one message, or patience is over.
-    Done(Vec<Taken<B>>),
+    Done(Vec<Delivery<B>>),
     /// So many messages had to be buried that others shall have their turn.
     Again,
-    /// Nothing; look again at that time, or when notified.
-    Wait(Time),
+    /// Nothing; wait.
+    Wait,
 }
 
 impl<B> Room<B> {
@@ -31,39 +30,38 @@ impl<B> Room<B> {
     /// # Cancel safety
     /// A dropped future holds no message; if it had been notified of one, the next waiter is.
     pub(crate) async fn receive(&self, options: &ReceiveOptions) -> Result<Vec<Delivery<B>>> {
-        let deadline = self.clock.now().after(options.wait);
+        let mut now = self.clock.now();
+        let deadline = now.after(options.wait);
         let mut place = Place { room: self, ticket: None };
         loop {
-            match self.look(options, deadline, &mut place)? {
-                Look::Done(taken) => {
-                    return Ok(taken.into_iter().map(|taken| self.delivery(taken)).collect());
-                }
+            match self.look(now, options, deadline, &mut place)? {
+                Look::Done(taken) => return Ok(taken),
                 Look::Again => tokio::task::yield_now().await,
-                Look::Wait(until) => place.wait(until).await,
+                Look::Wait => place.wait().await,
             }
+            now = self.clock.now();
         }
     }
 
     fn look(
         &self,
+        now: Time,
         options: &ReceiveOptions,
         deadline: Time,
         place: &mut Place<'_, B>,
     ) -> Result<Look<B>> {
         let mut state = self.open()?;
-        let now = self.clock.now();
-        let (taken, more_to_bury) = state.take(now, options, &self.name)?;
+        let (taken, more_to_bury) = self.take(&mut state, now, options)?;
         if taken.is_empty() && more_to_bury {
             return Ok(Look::Again);
         }
         if !taken.is_empty() || now >= deadline {
-            if let Some(ticket) = place.ticket.take() {
-                state.waiters.leave(ticket);
-            }
+            let own = place.ticket.take().and_then(|ticket| state.waiters.leave(ticket));
             // A new lease is a new deadline, which the one in front has to know.
-            let waker = state.after_change(now);
+            let wakers = state.after_change(now);
             drop(state);
-            waker.into_iter().for_each(Waker::wake);
+            drop(own);
+            wakers.for_each(Waker::wake);
             return Ok(Look::Done(taken));
         }
         let ticket = match place.ticket {
@@ -74,8 +72,12 @@ impl<B> Room<B> {
             None => *place.ticket.insert(state.waiters.enter()),
         };
         let next_due = state.queue.next_due();
-        let due = state.waiters.arm(ticket, next_due);
-        Ok(Look::Wait(due.map_or(deadline, |due| due.min(deadline))))
+        state.waiters.sleep(ticket, now, deadline, next_due);
+        // If it has taken over from one that is not polled, somebody has to be its deputy.
+        let wakers = state.waiters.after_change(now, false, next_due);
+        drop(state);
+        wakers.for_each(Waker::wake);
+        Ok(Look::Wait)
     }
 
     fn too_many_waiters(&self) -> Error {
@@ -83,66 +85,45 @@ impl<B> Room<B> {
         Error::new(ErrorKind::Saturated, message).with_mailbox(&self.name)
     }
 
-    fn delivery(&self, taken: Taken<B>) -> Delivery<B> {
-        Delivery {
-            id: taken.id,
-            letter: taken.letter,
-            receipt_handle: ReceiptHandle::sealed(taken.receipt, &self.sealer),
-            delivery_count: taken.delivery_count,
-        }
-    }
-}
-
-/// A delivery as it comes out of the lock.
-struct Taken<B> {
-    id: MessageId,
-    letter: Arc<Letter<B>>,
-    receipt: Receipt,
-    delivery_count: u32,
-}
-
-impl<B> State<B> {
     /// Takes what is receivable. The flag says that it stopped before it knew whether anything is,
     /// because too many messages had to be buried first.
     fn take(
-        &mut self,
+        &self,
+        state: &mut State<B>,
         now: Time,
         options: &ReceiveOptions,
-        name: &Name,
-    ) -> Result<(Vec<Taken<B>>, bool)> {
-        let mut taken = Vec::new();
+    ) -> Result<(Vec<Delivery<B>>, bool)> {
+        let mut taken: Vec<Delivery<B>> = Vec::new();
         for _ in 0..STEPS_PER_LOCK + options.max_messages as usize {
             if taken.len() == options.max_messages as usize {
                 return Ok((taken, false));
             }
-            let event = match self.queue.decide_receive(now, options.visibility_timeout) {
+            // With a zero timeout it is receivable again at once, but not twice in one receive; nor
+            // may it die in there of the attempt that this very receive is.
+            if options.visibility_timeout.is_zero()
+                && let Some(first) = taken.first()
+                && state.queue.first(now).is_some_and(|next| first.id == next.id.into())
+            {
+                return Ok((taken, false));
+            }
+            let event = match state.queue.decide_receive(now, options.visibility_timeout) {
                 Ok(Some(event)) => event,
                 Ok(None) => return Ok((taken, false)),
                 Err(_) if !taken.is_empty() => return Ok((taken, false)),
-                Err(refusal) => return Err(Error::refused(refusal, name)),
+                Err(refusal) => return Err(Error::refused(refusal, &self.name)),
             };
             let receipt = event.receipt();
-            let _ = self.queue.apply(event);
+            let _ = state.queue.apply(event);
             let Some(receipt) = receipt else { continue };
-            let view = self.queue.get(now, receipt.key).expect("it was just delivered");
-            taken.push(Taken {
+            let view = state.queue.get(now, receipt.key).expect("it was just delivered");
+            taken.push(Delivery {
                 id: view.id.into(),
                 letter: Arc::clone(view.payload),
-                receipt,
+                receipt_handle: ReceiptHandle::sealed(receipt, &self.sealer),
                 delivery_count: view.attempts,
             });
-            // With a zero timeout it is receivable again at once, but not twice in one receive.
-            if options.visibility_timeout.is_zero() && self.came_round(&taken, now) {
-                return Ok((taken, false));
-            }
         }
         Ok((taken, true))
-    }
-
-    /// Whether the next in line is the first of this very batch.
-    fn came_round(&self, taken: &[Taken<B>], now: Time) -> bool {
-        let next = self.queue.first(now).map(|view| view.id.into());
-        taken.first().is_some_and(|first| Some(&first.id) == next.as_ref())
     }
 }
 
@@ -153,13 +134,27 @@ struct Place<'a, B> {
 }
 
 impl<B> Place<'_, B> {
-    /// Ends when notified, or at `look_again_at`.
-    async fn wait(&self, look_again_at: Time) {
+    /// Ends when it is time to look again, by the clock or because it was told.
+    async fn wait(&self) {
         let Some(ticket) = self.ticket else { return };
-        let mut sleep = pin!(self.room.clock.sleep_until(look_again_at));
+        let mut set_to = Time::MAX;
+        let mut sleep = pin!(self.room.clock.sleep_until(set_to));
+        let mut first = true;
         poll_fn(|context| {
-            if self.room.state.lock().waiters.poll(ticket, context.waker()) {
+            let (look_at, old_waker) = self.room.state.lock().waiters.poll(ticket, context.waker());
+            drop(old_waker);
+            let Some(look_at) = look_at else {
                 return Poll::Ready(());
+            };
+            // Setting a timer costs more than everything else here, and an answer is often there
+            // after one turn of the scheduler: give it that turn before going to sleep.
+            if std::mem::take(&mut first) {
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            if look_at != set_to {
+                set_to = look_at;
+                sleep.set(self.room.clock.sleep_until(look_at));
             }
             sleep.as_mut().poll(context)
         })
@@ -168,12 +163,12 @@ impl<B> Place<'_, B> {
 
     fn leave(&mut self) {
         let Some(ticket) = self.ticket.take() else { return };
-        let waker = {
+        let (own, wakers) = {
             let mut state = self.room.state.lock();
-            state.waiters.leave(ticket);
-            state.after_change(self.room.clock.now())
+            (state.waiters.leave(ticket), state.after_change(self.room.clock.now()))
         };
-        waker.into_iter().for_each(Waker::wake);
+        drop(own);
+        wakers.for_each(Waker::wake);
     }
 }
 

@@ -16,9 +16,7 @@ type Letters<B> = Queue<Arc<Letter<B>>>;
 
 impl<B> Room<B> {
     pub(crate) fn peek(&self, request: &Peek) -> Result<Vec<Record<B>>> {
-        let mut state = self.open()?;
-        let now = self.clock.now();
-        let wakers = state.expire(now, STEPS_PER_LOCK);
+        let (state, now) = self.open_after_retention()?;
         let record = |view: View<'_, Arc<Letter<B>>>| self.record(now, &view);
         let queue = &state.queue;
         let records = match request {
@@ -35,19 +33,14 @@ impl<B> Room<B> {
                 ids.iter().filter_map(|id| find(queue, now, id)).map(record).collect()
             }
         };
-        drop(state);
-        wakers.into_iter().for_each(Waker::wake);
         Ok(records)
     }
 
     pub(crate) fn stats(&self) -> Result<Stats> {
-        let mut state = self.open()?;
-        let now = self.clock.now();
-        let wakers = state.expire(now, STEPS_PER_LOCK);
+        let (state, now) = self.open_after_retention()?;
         let core = state.queue.stats(now);
         let waiters = state.waiters.len() as u64;
         drop(state);
-        wakers.into_iter().for_each(Waker::wake);
         Ok(Stats {
             delayed: core.delayed,
             ready: core.ready,
@@ -119,7 +112,7 @@ impl<B> Room<B> {
             last_error: view.last_error.map(str::to_owned),
             death: view.dead.map(|dead| Death {
                 reason: dead.reason,
-                at: self.clock.wall().before(now.since(dead.at)),
+                at: self.clock.wall_at(now).before(now.since(dead.at)),
                 order: dead.order,
             }),
         }

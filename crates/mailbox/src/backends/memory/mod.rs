@@ -6,94 +6,39 @@
 //! * **Clock**: monotonic; deadlines are noticed by timers, not by polling.
 //! * **Limits**: see [`MemoryConfig`].
 //! * **Cancel safety**: a dropped receive holds nothing; no other call awaits.
+//! * **Layout**: none; what there is ends with the backend.
+//! * **Operations notes**: memory is bounded by `max_mailboxes`, and for each mailbox by `max_size`
+//!   and retention of its policy, which have no bound unless you set one.
+
+mod config;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Bound;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use async_trait::async_trait;
 use mailbox_core::{Fingerprint, Policy, limits};
 use parking_lot::{Mutex, RwLock};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::abilities::Abilities;
 use crate::backend::{
     Backend, Delivery, Outgoing, Peek, Record, Selection, Sent, Settlement, Stats,
 };
 use crate::error::{Error, ErrorKind, Result};
-use crate::home::clock::Clock;
+use crate::home::random;
 use crate::home::room::{Fittings, Room};
+use crate::mailbox::Mailbox;
 use crate::name::Name;
 use crate::options::ReceiveOptions;
 
-/// How a memory backend is set up.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct MemoryConfig {
-    /// Where time comes from.
-    pub clock: Clock,
-    /// Rules of mailboxes that were not configured themselves.
-    pub policy: Policy,
-    /// Most mailboxes; naming one more is refused with `Saturated`.
-    pub max_mailboxes: usize,
-    /// Most receives that wait at one mailbox; one more is refused with `Saturated`.
-    pub max_waiters: usize,
-    /// Largest payload; at most 256 MiB.
-    pub max_payload: usize,
-}
+pub use config::MemoryConfig;
 
-impl Default for MemoryConfig {
-    fn default() -> Self {
-        Self {
-            clock: Clock::system(),
-            policy: Policy::default(),
-            max_mailboxes: 1 << 16,
-            max_waiters: 1 << 14,
-            max_payload: limits::PAYLOAD_LEN,
-        }
-    }
-}
-
-impl MemoryConfig {
-    /// Takes time from this clock.
-    #[must_use]
-    pub fn with_clock(mut self, clock: Clock) -> Self {
-        self.clock = clock;
-        self
-    }
-
-    /// Gives mailboxes these rules to begin with.
-    #[must_use]
-    pub fn with_policy(mut self, policy: Policy) -> Self {
-        self.policy = policy;
-        self
-    }
-
-    /// Allows this many mailboxes.
-    #[must_use]
-    pub fn with_max_mailboxes(mut self, max_mailboxes: usize) -> Self {
-        self.max_mailboxes = max_mailboxes;
-        self
-    }
-
-    /// Allows this many waiting receives at one mailbox.
-    #[must_use]
-    pub fn with_max_waiters(mut self, max_waiters: usize) -> Self {
-        self.max_waiters = max_waiters;
-        self
-    }
-
-    /// Allows payloads of this many bytes.
-    #[must_use]
-    pub fn with_max_payload(mut self, max_payload: usize) -> Self {
-        self.max_payload = max_payload;
-        self
-    }
-}
-
-/// Keeps mailboxes in memory. One backend is one namespace: mailboxes of different backends have
-/// nothing to do with each other, whatever their names.
+/// Keeps mailboxes in memory. One backend is one namespace: mailboxes of different backends are
+/// different, whatever their names. An address with the namespace's place in it leads to it from
+/// anywhere in the process; places are random, so only those who were given one have it.
 pub struct MemoryBackend {
     /// Its part of addresses: `memory://PLACE/name`. Empty for the one that the process shares.
     place: String,
@@ -101,6 +46,8 @@ pub struct MemoryBackend {
     abilities: Abilities,
     secret: [u8; 32],
     rooms: RwLock<Rooms>,
+    /// What stands in front of it, if anything does: addresses lead there.
+    front: OnceLock<Weak<dyn Backend>>,
 }
 
 struct Rooms {
@@ -111,14 +58,13 @@ struct Rooms {
 
 /// Backends that addresses can reach. Holds no backend alive; a dropped one takes itself out.
 static PLACES: Mutex<BTreeMap<String, Weak<MemoryBackend>>> = Mutex::new(BTreeMap::new());
-static NEXT_PLACE: AtomicU64 = AtomicU64::new(1);
 static SHARED: OnceLock<Arc<MemoryBackend>> = OnceLock::new();
 
 impl MemoryBackend {
     /// A namespace of its own, with default settings.
     #[must_use]
     pub fn new() -> Arc<Self> {
-        Self::build(format!("m{}", NEXT_PLACE.fetch_add(1, Ordering::Relaxed)), Default::default())
+        Self::build(new_place(), MemoryConfig::default())
     }
 
     /// A namespace of its own.
@@ -131,8 +77,7 @@ impl MemoryBackend {
             return Err(Error::invalid("max_payload", config.max_payload, bound));
         }
         Abilities::full("memory").check_policy(&config.policy)?;
-        let place = format!("m{}", NEXT_PLACE.fetch_add(1, Ordering::Relaxed));
-        Ok(Self::build(place, config))
+        Ok(Self::build(new_place(), config))
     }
 
     /// The namespace that everybody in this process shares: where `memory://name` leads.
@@ -149,18 +94,36 @@ impl MemoryBackend {
         PLACES.lock().get(place).and_then(Weak::upgrade)
     }
 
-    /// The address of one of its mailboxes.
-    #[must_use]
-    pub fn address(&self, mailbox: &Name) -> String {
-        match self.place.as_str() {
-            "" => format!("memory://{mailbox}"),
-            place => format!("memory://{place}/{mailbox}"),
+    /// Its mailbox called `name`, with bodies as JSON.
+    ///
+    /// # Errors
+    /// `InvalidParameter` for a bad name.
+    pub fn mailbox<T, R, N>(self: &Arc<Self>, name: N) -> Result<Mailbox<T, R>>
+    where
+        T: Serialize + DeserializeOwned + Send + Sync + 'static,
+        R: Serialize + DeserializeOwned + Send + Sync + 'static,
+        N: TryInto<Name>,
+        Error: From<N::Error>,
+    {
+        Ok(Mailbox::new(self.reached(), name.try_into()?))
+    }
+
+    /// Lets addresses lead to `front`, which stands for this backend from now on. The first one
+    /// stays.
+    pub(crate) fn stand_behind(&self, front: Weak<dyn Backend>) {
+        self.front.get_or_init(|| front);
+    }
+
+    /// The backend that its addresses lead to: itself, unless something stands in front of it.
+    pub(crate) fn reached(self: &Arc<Self>) -> Arc<dyn Backend> {
+        match self.front.get().and_then(Weak::upgrade) {
+            Some(front) => front,
+            None => Arc::<Self>::clone(self),
         }
     }
 
     fn build(place: String, config: MemoryConfig) -> Arc<Self> {
-        let mut secret = [0; 32];
-        getrandom::fill(&mut secret).expect("the system has randomness: std's maps need it too");
+        let secret = random();
         let abilities = Abilities {
             durable: false,
             max_payload: config.max_payload,
@@ -173,6 +136,7 @@ impl MemoryBackend {
             abilities,
             secret,
             rooms: RwLock::new(rooms),
+            front: OnceLock::new(),
         });
         if !place.is_empty() {
             PLACES.lock().insert(place, Arc::downgrade(&backend));
@@ -190,7 +154,7 @@ impl MemoryBackend {
     }
 
     /// The mailbox, made if nobody has used it yet.
-    fn room(&self, mailbox: &Name) -> Result<Arc<Room<bytes::Bytes>>> {
+    pub(crate) fn room(&self, mailbox: &Name) -> Result<Arc<Room<bytes::Bytes>>> {
         if let Some(room) = self.known(mailbox)? {
             return Ok(room);
         }
@@ -217,6 +181,11 @@ impl MemoryBackend {
         let room = Arc::new(Room::new(mailbox.clone(), fittings));
         rooms.by_name.insert(mailbox.clone(), Arc::clone(&room));
         Ok(room)
+    }
+
+    fn check_batch(&self, mailbox: &Name, size: usize) -> Result<()> {
+        let checked = self.abilities.check_batch("batch", size);
+        checked.map_err(|error| error.with_mailbox(mailbox))
     }
 
     fn send_one(&self, room: &Room<bytes::Bytes>, message: Outgoing) -> Result<Sent> {
@@ -249,8 +218,15 @@ impl Backend for MemoryBackend {
         &self.abilities
     }
 
+    fn address(&self, mailbox: &Name) -> String {
+        match self.place.as_str() {
+            "" => format!("memory://{mailbox}"),
+            place => format!("memory://{place}/{mailbox}"),
+        }
+    }
+
     async fn send(&self, mailbox: &Name, batch: Vec<Outgoing>) -> Result<Vec<Result<Sent>>> {
-        self.abilities.check_batch("batch", batch.len())?;
+        self.check_batch(mailbox, batch.len())?;
         let room = self.room(mailbox)?;
         Ok(batch.into_iter().map(|message| self.send_one(&room, message)).collect())
     }
@@ -261,7 +237,7 @@ impl Backend for MemoryBackend {
     }
 
     async fn settle(&self, mailbox: &Name, batch: Vec<Settlement>) -> Result<Vec<Result<()>>> {
-        self.abilities.check_batch("batch", batch.len())?;
+        self.check_batch(mailbox, batch.len())?;
         let room = self.known(mailbox)?;
         let settle = |settlement: Settlement| {
             self.abilities
@@ -280,7 +256,7 @@ impl Backend for MemoryBackend {
     }
 
     async fn peek(&self, mailbox: &Name, request: &Peek) -> Result<Vec<Record>> {
-        check_peek(&self.abilities, request)?;
+        check_peek(&self.abilities, request).map_err(|error| error.with_mailbox(mailbox))?;
         self.known(mailbox)?.map_or_else(|| Ok(Vec::new()), |room| room.peek(request))
     }
 
@@ -293,11 +269,17 @@ impl Backend for MemoryBackend {
     }
 
     async fn redrive(&self, mailbox: &Name, which: &Selection) -> Result<u64> {
-        self.room(mailbox)?.redrive(which)
+        match self.known(mailbox)? {
+            Some(room) => room.redrive(which),
+            None => nothing_dead(mailbox, which),
+        }
     }
 
     async fn delete_dead(&self, mailbox: &Name, which: &Selection) -> Result<u64> {
-        self.room(mailbox)?.delete_dead(which)
+        match self.known(mailbox)? {
+            Some(room) => room.delete_dead(which),
+            None => nothing_dead(mailbox, which),
+        }
     }
 
     async fn configure(&self, mailbox: &Name, policy: Policy) -> Result<()> {
@@ -336,6 +318,23 @@ impl Backend for MemoryBackend {
         };
         rooms.iter().for_each(|room| room.end(ErrorKind::Closed));
         Ok(())
+    }
+}
+
+/// A place that nobody can guess: an address with it is as good as having been given it.
+fn new_place() -> String {
+    let random: [u8; 8] = random();
+    format!("m{:016x}", u64::from_le_bytes(random))
+}
+
+/// What there is to do about dead letters where nothing was ever sent.
+fn nothing_dead(mailbox: &Name, which: &Selection) -> Result<u64> {
+    match which {
+        Selection::These(ids) if !ids.is_empty() => {
+            let message = format!("no dead letter {:.100}", ids[0]);
+            Err(Error::new(ErrorKind::NotFound, message).with_mailbox(mailbox))
+        }
+        _ => Ok(0),
     }
 }
 

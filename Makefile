@@ -1,0 +1,18 @@
+# The commands of this repository. Everything longer than a line lives in scripts/.
+.DEFAULT_GOAL := help
+.PHONY: help run test check bench
+
+help: ## Show this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+
+run: ## Run the request/reply demo, which prints what happens step by step
+	cargo run -q --example request_reply -p mailbox
+
+test: ## Run everything CI runs
+	@scripts/test.sh
+
+check: ## The fast inner loop: format, lints, unit tests, repository rules
+	@scripts/check.sh
+
+bench: ## Measure, print ratios to peers of the same run, fail if a bound is missed
+	cargo run -q --profile bench -p mailbox-bench

@@ -1,0 +1,33 @@
+//! The contract as executable cases.
+//!
+//! A [`Case`] cites a clause of `docs/contract.md` and runs in a [`World`]: a fresh, isolated
+//! namespace of one [`Subject`]. A subject is a backend, a decorator or a door to one, and runs
+//! every case that applies to it. To add a case, write a function and name it in the table of its
+//! file; to add a subject, write the ten lines that open it and name it in [`subjects::all`].
+//! Nothing else is registered anywhere.
+//!
+//! A case that does not apply says why, and `docs/conformance.md` lists those reasons and how many
+//! cases run on each subject. The list is compared in every run, so a case cannot stop running
+//! without somebody noticing.
+//!
+//! [`model`] is the second half: random sequences of commands, run on a subject and on
+//! [`mailbox_core::Queue`] at the same virtual times, must be observed alike.
+
+mod blocking;
+pub mod case;
+pub mod cases;
+pub mod fault;
+pub mod model;
+mod needs;
+mod probe;
+pub mod report;
+pub mod run;
+mod steps;
+mod subject;
+pub mod subjects;
+mod world;
+
+pub use case::{Case, Outcome};
+pub use probe::Probe;
+pub use subject::{Home, Opened, Restart, Setup, Subject, SubjectInfo};
+pub use world::{Time, World};

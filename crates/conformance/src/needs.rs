@@ -1,0 +1,83 @@
+//! What a case may need beyond the least that every subject has, each with the words that explain
+//! why it does not apply.
+
+use mailbox::Abilities;
+
+use crate::subject::SubjectInfo;
+
+type Answer = Result<(), &'static str>;
+
+const fn given(is: bool, why_not: &'static str) -> Answer {
+    if is { Ok(()) } else { Err(why_not) }
+}
+
+/// Several types of mailboxes share their payloads, so bodies can be sent that do not decode.
+pub(crate) fn bytes(_: &Abilities, info: &SubjectInfo) -> Answer {
+    given(info.backend, "needs several types over one payload: here a mailbox has its own")
+}
+
+/// The `Backend` itself can be called: for what a mailbox has no method for.
+pub(crate) fn backend(_: &Abilities, info: &SubjectInfo) -> Answer {
+    given(info.backend, "needs a backend of several mailboxes: here each is its own")
+}
+
+/// Deliveries in order.
+pub(crate) fn order(abilities: &Abilities, _: &SubjectInfo) -> Answer {
+    given(abilities.ordered, "needs `ordered`")
+}
+
+/// Exact counts.
+pub(crate) fn counts(abilities: &Abilities, _: &SubjectInfo) -> Answer {
+    given(abilities.exact_count, "needs `exact_count`")
+}
+
+/// Idempotency keys.
+pub(crate) fn keys(abilities: &Abilities, _: &SubjectInfo) -> Answer {
+    given(abilities.idempotency, "needs `idempotency`")
+}
+
+/// No idempotency keys: they have to be refused then.
+pub(crate) fn no_keys(abilities: &Abilities, _: &SubjectInfo) -> Answer {
+    given(!abilities.idempotency, "keys are understood here")
+}
+
+/// Ordering groups.
+pub(crate) fn groups(abilities: &Abilities, _: &SubjectInfo) -> Answer {
+    given(abilities.groups, "needs `groups`")
+}
+
+/// Deliveries can be undone.
+pub(crate) fn undo(abilities: &Abilities, _: &SubjectInfo) -> Answer {
+    given(abilities.undo, "needs `undo`")
+}
+
+/// A settle after the deadline is refused.
+pub(crate) fn strict(abilities: &Abilities, _: &SubjectInfo) -> Answer {
+    given(abilities.strict_deadlines, "needs `strict_deadlines`")
+}
+
+/// Time stands still unless the case moves it, so deadlines can be met to the nanosecond and hours
+/// pass in no time.
+pub(crate) fn exact_time(_: &Abilities, info: &SubjectInfo) -> Answer {
+    given(info.virtual_time, "needs virtual time")
+}
+
+/// A waiting receive can be dropped.
+pub(crate) fn cancel(_: &Abilities, info: &SubjectInfo) -> Answer {
+    given(info.cancellable, "needs receives that can be dropped: here a thread waits")
+}
+
+/// Bounds can be set when it is opened.
+pub(crate) fn setup(_: &Abilities, info: &SubjectInfo) -> Answer {
+    given(info.configurable, "needs bounds that can be set: here they are fixed")
+}
+
+/// It can be ended and opened again with what it keeps.
+pub(crate) fn restart(_: &Abilities, info: &SubjectInfo) -> Answer {
+    given(info.restart, "needs restart: nothing here outlives the process")
+}
+
+/// Shows something that has nothing to do with where mailboxes are kept: once is enough.
+pub(crate) fn once(_: &Abilities, info: &SubjectInfo) -> Answer {
+    given(info.reference, "has its own mailboxes: shown on memory")
+}

@@ -1,0 +1,14 @@
+//! The library from outside: one binary, a module per subject.
+#![expect(clippy::unwrap_used, reason = "all of it is tests; clippy looks for #[test] only")]
+
+#[cfg(feature = "blocking")]
+mod blocking;
+mod main_loop;
+mod misuse;
+mod readme;
+mod reply_addresses;
+mod resolver;
+mod send_sync;
+mod stress;
+mod testing;
+mod waiting;

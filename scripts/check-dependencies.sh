@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# Keeps the library small: somebody who wants mailboxes in memory gets no HTTP, Redis, AWS, gRPC or
+# TLS crate, and mailbox-core depends on nothing at all.
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
+
+# Most crates in the default tree of `mailbox`, itself included. Raise it only with a reason.
+BUDGET=46
+
+# A name in this list stands for itself and for its family: `hyper` also for `hyper-util`.
+HEAVY="actix aws axum curl deadpool-redis fred grpcio h2 h3 http httparse hyper isahc native-tls
+openssl prost protobuf quinn redis reqwest ring rusoto rustls s2n schannel security-framework tonic
+tower-http tungstenite ureq warp webpki"
+
+# Reads `name vX.Y.Z` lines, prints those of heavy crates.
+heavy_crates() {
+    local family
+    family="$(echo $HEAVY | tr ' ' '|')"
+    grep -E "^($family)([-_][a-zA-Z0-9_-]+)? v" || true
+}
+
+# First the proof that the check can fail, and that it does not fail for a name that only looks alike.
+self_test() {
+    local line
+    for line in "hyper v1.0.0" "hyper-util v0.1.0" "aws-sdk-sqs v1.0.0" "redis v1.0.0" \
+        "tonic v0.14.0 (proc-macro)" "ring v0.17.0"; do
+        if [[ -z "$(printf 'bytes v1.0.0\n%s\n' "$line" | heavy_crates)" ]]; then
+            echo "the dependency check does not see '$line'" >&2
+            exit 1
+        fi
+    done
+    for line in "httpdate v1.0.0" "ringbuf v0.4.0" "bytes v1.0.0"; do
+        if [[ -n "$(echo "$line" | heavy_crates)" ]]; then
+            echo "the dependency check takes '$line' for a heavy crate" >&2
+            exit 1
+        fi
+    done
+}
+
+# The crates in a tree, each once.
+crates() {
+    cargo tree $LOCKED --prefix none "$@" | sed 's/ (.*//' | sort -u
+}
+
+self_test
+
+# Every platform counts for the ban, only this one for the budget.
+found="$(crates -p mailbox -e normal --target all | heavy_crates)"
+if [[ -n "$found" ]]; then
+    echo "the default features of mailbox pull in:" >&2
+    echo "$found" >&2
+    exit 1
+fi
+echo "mailbox: no heavy crate in the default tree"
+
+count="$(crates -p mailbox -e normal | wc -l)"
+echo "mailbox: $((count)) crates in the default tree, budget $BUDGET"
+if ((count > BUDGET)); then
+    echo "over the budget by $((count - BUDGET)):" >&2
+    crates -p mailbox -e normal >&2
+    exit 1
+fi
+
+core="$(crates -p mailbox-core -e normal,build --target all)"
+if (($(echo "$core" | wc -l) != 1)); then
+    echo "mailbox-core must not depend on anything:" >&2
+    echo "$core" >&2
+    exit 1
+fi
+echo "mailbox-core: no dependencies"

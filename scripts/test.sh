@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Everything CI runs, cheapest first. A step that finds nothing to run fails: a suite that has
+# disappeared must not look like a suite that passed.
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
+source scripts/steps.sh
+
+docs() {
+    RUSTDOCFLAGS="-D warnings" cargo doc $LOCKED --workspace --all-features --no-deps \
+        --document-private-items
+}
+
+step "tools"               scripts/install-tools.sh
+step "format"              cargo fmt --all --check
+step "lints, feature sets" scripts/check-features.sh
+step "docs"                docs
+step "tests"               cargo nextest run $LOCKED --workspace --all-features
+# Again by itself: nextest runs each case in its own process and so hides the summary per subject.
+step "conformance"         cargo test $LOCKED -p mailbox-conformance --all-features --test conformance
+step "doctests"            cargo test $LOCKED --doc --workspace --all-features
+step "examples"            scripts/run-examples.sh
+step "shuttle"             scripts/run-shuttle.sh
+step "dependencies"        scripts/check-dependencies.sh
