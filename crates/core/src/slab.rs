@@ -1,10 +1,10 @@
 //! Messages by slot number. Invariant: a bit in `vacant` is set exactly for the vacant slots of an
 //! existing chunk, the last chunk in `open` has one, and at most one chunk is entirely empty.
 //!
-//! Chunked, so that growth never copies what is there (a doubling `Vec` stops a shard of a million
-//! messages for tens of milliseconds) and so that memory goes back when a backlog is gone. The
-//! caller may fill any vacant slot, not only the offered one: a replay puts messages where the
-//! events say they were.
+//! Chunked, so that growth never copies what is there (a doubling `Vec` would stop everybody while
+//! it moves a million messages) and so that memory goes back when a backlog is gone. The caller
+//! may fill any vacant slot, not only the offered one: a replay puts messages where the events say
+//! they were.
 
 const CHUNK: u32 = 256;
 const CELLS: usize = CHUNK as usize;

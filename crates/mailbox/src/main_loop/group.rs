@@ -72,8 +72,7 @@ where
     }
 
     fn run_until(&self, stop: StopHandle) -> Pin<Box<dyn Future<Output = LoopEnd> + Send>> {
-        let main_loop = self.clone();
-        Box::pin(async move { Self::run_until(&main_loop, async { stop.stopped().await }).await })
+        Box::pin(Self::run_until(self, async move { stop.stopped().await }))
     }
 }
 
