@@ -1,6 +1,6 @@
 # The commands of this repository. Everything longer than a line lives in scripts/.
 .DEFAULT_GOAL := help
-.PHONY: help run test check bench
+.PHONY: help run test check bench faults
 
 help: ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -16,3 +16,6 @@ check: ## The fast inner loop: format, lints, unit tests, repository rules
 
 bench: ## Measure, print ratios to peers of the same run, fail if a bound is missed
 	cargo run -q --profile bench -p mailbox-bench
+
+faults: ## Kill, cut the power, fill the disk, fail syncs: nothing promised may be lost
+	@scripts/run-faults.sh

@@ -17,6 +17,7 @@ step "docs"                docs
 step "tests"               cargo nextest run $LOCKED --workspace --all-features
 # Again by itself: nextest runs each case in its own process and so hides the summary per subject.
 step "conformance"         cargo test $LOCKED -p mailbox-conformance --all-features --test conformance
+step "faults"              scripts/run-faults.sh
 step "doctests"            cargo test $LOCKED --doc --workspace --all-features
 step "examples"            scripts/run-examples.sh
 step "shuttle"             scripts/run-shuttle.sh

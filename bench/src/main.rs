@@ -8,6 +8,7 @@
 
 mod core_cycle;
 mod core_peer;
+mod journal;
 mod memory;
 mod report;
 mod round_trip;
@@ -15,36 +16,67 @@ mod timing;
 
 use std::process::ExitCode;
 
+use journal::place::Place;
 use report::Row;
 
-type Measurement = fn() -> Vec<Row>;
+/// A part, by what it needs.
+#[derive(Debug, Clone, Copy)]
+enum Measurement {
+    /// Nothing but the processor.
+    Processor(fn() -> Vec<Row>),
+    /// A file system too; all parts of one run have the same.
+    Disk(fn(&Place) -> Vec<Row>),
+}
+
+use Measurement::{Disk, Processor};
 
 /// The parts, in the order in which they run and print.
 const MEASUREMENTS: &[(&str, Measurement)] = &[
-    ("core backlog", core_cycle::backlog),
-    ("core in-flight", core_cycle::in_flight),
-    ("core memory", memory::index_bytes),
-    ("local cycle", round_trip::cycle),
-    ("local round-trip", round_trip::local),
-    ("local wake-up", round_trip::wake_up),
+    ("core backlog", Processor(core_cycle::backlog)),
+    ("core in-flight", Processor(core_cycle::in_flight)),
+    ("core memory", Processor(memory::index_bytes)),
+    ("local cycle", Processor(round_trip::cycle)),
+    ("local round-trip", Processor(round_trip::local)),
+    ("local wake-up", Processor(round_trip::wake_up)),
+    ("journal latency", Disk(journal::latency::single_send)),
+    ("journal sends", Disk(journal::sends::against_bare_log)),
+    ("journal databases", Disk(journal::sends::against_databases)),
+    ("journal cycle", Disk(journal::cycle::whole)),
+    ("journal memory", Disk(journal::resident::bytes_a_message)),
+    ("journal opening", Disk(journal::opening::after_stop_and_kill)),
+    ("journal disk", Disk(journal::disk::passed_through)),
 ];
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    // Memory is measured in a process of its own, which is this program called again.
-    if let Some(answer) = memory::answer_as_child(&words) {
+    // Memory is measured in a process of its own, which is this program called again; and whoever
+    // is to be killed is one too.
+    let answer =
+        memory::answer_as_child(&words).or_else(|| journal::child::answer_as_child(&words));
+    if let Some(answer) = answer {
         println!("{answer}");
         return ExitCode::SUCCESS;
     }
 
+    let is_wanted =
+        |name: &str| words.is_empty() || words.iter().any(|word| name.contains(word.as_str()));
+    let wanted: Vec<_> = MEASUREMENTS.iter().filter(|(name, _)| is_wanted(name)).collect();
     println!("load average at the start: {}", report::load_average());
+    let needs_place = wanted.iter().any(|(_, measurement)| matches!(measurement, Disk(_)));
+    // Taken back when it is dropped, so it must not be moved into a static.
+    let place = needs_place.then(Place::find);
+    if let Some(place) = &place {
+        println!("files of the journal and its peers: {place}");
+    }
     println!("{}", report::heading());
     let (mut printed, mut missed) = (0, 0);
-    for (name, measure) in MEASUREMENTS {
-        if !words.is_empty() && !words.iter().any(|word| name.contains(word.as_str())) {
-            continue;
-        }
-        for row in measure() {
+    for (_, measurement) in wanted {
+        let rows = match (measurement, &place) {
+            (Processor(measure), _) => measure(),
+            (Disk(measure), Some(place)) => measure(place),
+            (Disk(_), None) => unreachable!("a place was found for the first such part"),
+        };
+        for row in rows {
             println!("{row}");
             printed += 1;
             missed += usize::from(row.is_missed());

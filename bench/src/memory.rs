@@ -61,7 +61,7 @@ fn ask_child(state: &str, count: u32) -> f64 {
 }
 
 /// From `/proc`, or where there is none from `ps`.
-fn resident_bytes() -> u64 {
+pub(crate) fn resident_bytes() -> u64 {
     let kibibytes = std::fs::read_to_string("/proc/self/status").map_or_else(
         |_| {
             let pid = std::process::id().to_string();

@@ -17,6 +17,7 @@ mod blocking;
 pub mod case;
 pub mod cases;
 pub mod fault;
+mod journal;
 pub mod model;
 mod needs;
 mod probe;

@@ -116,6 +116,21 @@ impl Dedup {
         self.order.len() - self.order.partition_point(|(expires, _)| *expires <= now)
     }
 
+    pub(crate) fn get(&self, key: &str) -> Option<&Known> {
+        self.known.get(key)
+    }
+
+    /// Unexpired keys, in order of expiry.
+    pub(crate) fn in_order(&self, now: Time) -> impl Iterator<Item = (Idempotency, Id)> {
+        let unexpired = self.order.partition_point(|(expires, _)| *expires <= now);
+        self.order.iter().skip(unexpired).filter_map(|(expires, key)| {
+            // A key used again after its window has a later place too; this one is over.
+            let known = self.known.get(key).filter(|known| known.expires == *expires)?;
+            let (fingerprint, expires) = (known.fingerprint, known.expires);
+            Some((Idempotency { key: Box::from(&**key), fingerprint, expires }, known.id))
+        })
+    }
+
     /// Unexpired keys, sorted.
     pub(crate) fn sorted(&self, now: Time) -> Vec<(Arc<str>, Known)> {
         let mut all: Vec<_> = self

@@ -25,6 +25,8 @@ pub(crate) struct Entry<P> {
     pub(crate) turn: (Time, u64),
     /// When it was sent or redriven: decides age.
     pub(crate) entered: Time,
+    /// Its number in the order of entering, which is that of its list and of its group.
+    pub(crate) order: u64,
     /// How far its delivery can be extended.
     pub(crate) hold_until: Time,
     /// The last delivery, as long as it has not been settled.
@@ -110,6 +112,7 @@ impl<P> Entry<P> {
             stamp: NO_STAMP,
             turn: (due, NO_STAMP),
             entered: at,
+            order: NO_STAMP,
             hold_until: Time::MAX,
             lease: None,
             links: Links::NONE,

@@ -31,6 +31,17 @@ struct Chain {
     tail: u32,
 }
 
+/// Where in its group a message was put.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Joined {
+    /// It is the only one.
+    Head,
+    /// It is the head now, and this one was.
+    Before(u32),
+    /// Others are before it.
+    Behind,
+}
+
 #[derive(Debug, Clone)]
 pub(crate) struct Groups {
     by_key: HashMap<Arc<str>, u32, Seeded>,
@@ -66,6 +77,42 @@ impl Groups {
         false
     }
 
+    /// Puts a message where it belongs in its group's chain: by its number in the order of
+    /// entering.
+    pub(crate) fn insert<P>(
+        &mut self,
+        slab: &mut Slab<Entry<P>>,
+        key: &str,
+        slot: u32,
+    ) -> (u32, Joined) {
+        let Some(&group) = self.by_key.get(key) else {
+            return (self.join(slab, key, slot).0, Joined::Head);
+        };
+        let order =
+            |slab: &Slab<Entry<P>>, slot| slab.get(slot).expect("a chained slot is full").order;
+        let own = order(slab, slot);
+        let chain = self.chains.get_mut(group).expect("a named group exists");
+        if order(slab, chain.tail) < own {
+            self.rejoin(slab, group, slot);
+            return (group, Joined::Behind);
+        }
+        let mut next = chain.head;
+        if own < order(slab, next) {
+            chain.head = slot;
+            slab.get_mut(slot).expect("a chained slot is full").behind = next;
+            return (group, Joined::Before(next));
+        }
+        // It ends before the tail, which comes after this message.
+        let mut before = next;
+        while order(slab, next) < own {
+            before = next;
+            next = slab.get(next).expect("a chained slot is full").behind;
+        }
+        slab.get_mut(before).expect("a chained slot is full").behind = slot;
+        slab.get_mut(slot).expect("a chained slot is full").behind = next;
+        (group, Joined::Behind)
+    }
+
     /// Takes the head off its chain; gives the next head.
     pub(crate) fn leave<P>(
         &mut self,
@@ -84,6 +131,13 @@ impl Groups {
         }
         chain.head = next;
         Some(next)
+    }
+
+    /// Forgets every group: no message is left.
+    pub(crate) fn clear(&mut self) {
+        self.by_key.clear();
+        self.by_key.shrink_to_fit();
+        self.chains = Slab::new();
     }
 
     pub(crate) fn is_head(&self, group: u32, slot: u32) -> bool {

@@ -68,6 +68,25 @@ impl List {
         self.len -= 1;
     }
 
+    /// This list, in another order; as it is if it is in that order.
+    pub(crate) fn sorted_by_key<P, K: Ord>(
+        self,
+        slab: &mut Slab<Entry<P>>,
+        key: impl Fn(&Entry<P>) -> K,
+    ) -> Self {
+        if self.iter(slab).is_sorted_by_key(|(_, entry)| key(entry)) {
+            return self;
+        }
+        let mut slots: Vec<(K, u32)> =
+            self.iter(slab).map(|(slot, entry)| (key(entry), slot)).collect();
+        slots.sort();
+        let mut sorted = Self::new();
+        for (_, slot) in slots {
+            sorted.push_back(slab, slot);
+        }
+        sorted
+    }
+
     pub(crate) fn iter<'a, P>(
         &'a self,
         slab: &'a Slab<Entry<P>>,

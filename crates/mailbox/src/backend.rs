@@ -11,6 +11,7 @@ use bytes::Bytes;
 use mailbox_core::{DeadReason, Phase, Policy, Totals, Verdict};
 
 use crate::abilities::Abilities;
+use crate::durability::Durability;
 use crate::error::Result;
 use crate::id::{MessageId, ReceiptHandle};
 use crate::name::Name;
@@ -312,6 +313,8 @@ pub struct Stats {
     pub dedup_entries: u64,
     /// What has happened since the mailbox was made, where the backend counts it.
     pub totals: Totals,
+    /// What a send waits for.
+    pub durability: Durability,
 }
 
 impl Stats {

@@ -53,26 +53,69 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Those are the homes of today. Addresses of the planned ones (`journal:`, `dir:`, `redis:`,
-//! `sqs:`, `http:`, `grpc:`, `oap:`) are understood; opening one gives [`ErrorKind::Unsupported`].
+//! With the feature `journal` messages stay on disk, in files of this process's own. A send that
+//! has returned survives a power cut.
+//!
+//! ```
+//! # #[cfg(feature = "journal")]
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> mailbox::Result<()> {
+//! # let dir = tempfile::tempdir().expect("a temporary directory");
+//! # let path = dir.path().join("data");
+//! use mailbox::backends::journal::JournalBackend;
+//! use mailbox::{Backend, Mailbox};
+//!
+//! let journal = JournalBackend::open(&path).await?; // a directory, made if it is not there
+//! let jobs: Mailbox<String> = Mailbox::new(journal.clone(), "jobs".parse()?);
+//! jobs.send("resize cat.png".to_owned()).await?; // on the disk when this returns
+//! journal.close().await?; // or crash: what was sent is there all the same
+//!
+//! let journal = JournalBackend::open(&path).await?;
+//! let jobs: Mailbox<String> = Mailbox::new(journal, "jobs".parse()?);
+//! for message in jobs.receive().await? {
+//!     assert_eq!(message.body()?, "resize cat.png");
+//!     message.acknowledge().await?;
+//! }
+//! # Ok(()) }
+//! # #[cfg(not(feature = "journal"))]
+//! # fn main() {}
+//! ```
+//!
+//! `Mailbox::open("journal:data/jobs")` is the mailbox `jobs` in the journal in the directory
+//! `data`; everybody in this process who opens it by address shares it. Two options can be said
+//! behind a `?`, joined by `&`:
+//!
+//! | Option | What it does |
+//! |---|---|
+//! | `durability=fsync` | a send waits for the disk; the default |
+//! | `durability=os-buffered` | it waits for the operating system: no help against a power cut |
+//! | `ack=durable` | settling waits as a send does; the default |
+//! | `ack=lazy` | it does not: a crash may bring back what was just acknowledged |
+//!
+//! [`Stats::durability`] shows which [`Durability`] a mailbox has.
+//!
+//! Those are the homes of today. Addresses of the planned ones (`dir:`, `redis:`, `sqs:`, `http:`,
+//! `grpc:`, `oap:`) are understood; opening one gives [`ErrorKind::Unsupported`].
 //!
 //! # What a home can do
 //!
 //! Homes differ in their [`Abilities`]; asking for what one lacks is an error, never a surprise.
 //!
-//! | [`Abilities`] | [`memory`](Mailbox::memory) | [`local`](Mailbox::local) |
-//! |---|---|---|
-//! | `durable` | no | no |
-//! | `ordered` | yes | yes |
-//! | `exact_count` | yes | yes |
-//! | `idempotency` | yes | no |
-//! | `groups` | yes | yes |
-//! | `undo` | yes | yes |
-//! | `strict_deadlines` | yes | yes |
-//! | `resolution` | 50 ms | 50 ms |
-//! | `max_messages` | 256 | 256 |
-//! | `max_payload` | 1 MiB | not measured |
-//! | `max_delay` | 12 h | 12 h |
+//! | [`Abilities`] | [`memory`](Mailbox::memory) | [`local`](Mailbox::local) | `journal` |
+//! |---|---|---|---|
+//! | `durable` | no | no | yes |
+//! | `ordered` | yes | yes | yes |
+//! | `exact_count` | yes | yes | yes |
+//! | `idempotency` | yes | no | yes |
+//! | `groups` | yes | yes | yes |
+//! | `undo` | yes | yes | yes |
+//! | `strict_deadlines` | yes | yes | yes |
+//! | `resolution` | 50 ms | 50 ms | 50 ms |
+//! | `max_messages` | 256 | 256 | 256 |
+//! | `max_payload` | 1 MiB | not measured | 1 MiB |
+//! | `max_delay` | 12 h | 12 h | 12 h |
+//!
+//! `max_payload` of memory and journal can be configured.
 //!
 //! # Where to go from here
 //!
@@ -84,6 +127,7 @@
 //! | where replies go | [`resolver`] |
 //! | test doubles, and a clock that is moved by hand | [`testing`] |
 //! | what went wrong, and whether to try again | [`Error`], [`Retry`] |
+//! | keeping messages on disk | the module `backends::journal`, with the feature `journal` |
 //! | keeping messages somewhere else | [`Backend`] |
 //!
 //! # Features
@@ -91,6 +135,8 @@
 //! | Feature | Default | What it adds |
 //! |---|---|---|
 //! | `blocking` | no | the module `blocking`: the same mailbox without async |
+//! | `journal` | no | the module `backends::journal`: mailboxes on disk, in this process |
+//! | `planted` | no | bugs for the journal's own tests to find; never for real use |
 //!
 //! # The contract
 //!
@@ -106,6 +152,7 @@ pub mod backends;
 pub mod blocking;
 mod codec;
 mod contents;
+mod durability;
 mod error;
 mod home;
 mod id;
@@ -125,6 +172,7 @@ pub use backend::{
     Backend, Death, Delivery, Letter, Outgoing, Peek, Record, Selection, Sent, Settlement, Stats,
 };
 pub use codec::{Codec, Json, Raw};
+pub use durability::Durability;
 pub use error::{Error, ErrorKind, Result, Retry};
 pub use home::clock::Clock;
 pub use id::{MessageId, ReceiptHandle};

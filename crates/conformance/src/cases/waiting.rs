@@ -300,8 +300,14 @@ async fn a_wait_dropped_after_it_was_woken_wakes_the_next(world: World) -> Outco
     let jobs = world.mailbox("jobs")?;
     let mut first = Polled::new(&jobs, patient(&world));
     let mut second = Polled::new(&jobs, patient(&world));
-    assert!(first.settle().is_none() && second.settle().is_none());
-    world.until_waiting(&jobs, 2).await?;
+    let both_wait = || {
+        assert!(first.settle().is_none() && second.settle().is_none());
+        async { Ok(jobs.stats().await?.waiters == 2) }
+    };
+    world.until("both wait", both_wait).await?;
+    // What they were woken for on the way does not count.
+    first.bell.0.store(0, Ordering::SeqCst);
+    second.bell.0.store(0, Ordering::SeqCst);
     jobs.send(Probe::new(0)).await?;
     // The news may have reached either; whoever has it goes away without looking.
     let second_knew = second.bell.0.load(Ordering::SeqCst) > 0;

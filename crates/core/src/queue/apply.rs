@@ -6,11 +6,15 @@ use std::sync::Arc;
 use crate::entry::{Entry, Trouble};
 use crate::event::{DeadReason, Event};
 use crate::ids::{Key, LeaseId};
-use crate::line::Place;
-use crate::list::Links;
+use crate::line::{Line, Place};
+use crate::list::{Links, List};
 use crate::queue::{NO_STAMP, Queue};
 use crate::slab::NONE;
 use crate::time::Time;
+
+/// Every event takes as many numbers, whatever it needs. So the same event takes the same ones in a
+/// replay that has forgotten what was before, and none that belong to the next event.
+const STAMPS_PER_EVENT: u64 = 4;
 
 /// Payloads that left the queue with an event: drop them after the lock is released.
 #[derive(Debug)]
@@ -35,6 +39,15 @@ impl<P> Queue<P> {
     pub fn apply(&mut self, event: Event<P>) -> Freed<P> {
         debug_assert!(self.fits(&event), "does not fit: {:?} at {:?}", event.key(), event.at());
         self.latest = self.latest.max(event.at());
+        let first_stamp = self.next_stamp;
+        let freed = self.make_happen(event);
+        debug_assert!(self.next_stamp <= first_stamp + STAMPS_PER_EVENT, "too many stamps");
+        self.next_stamp = first_stamp + STAMPS_PER_EVENT;
+        freed
+    }
+
+    #[inline(always)]
+    fn make_happen(&mut self, event: Event<P>) -> Freed<P> {
         match event {
             Event::Sent { key, id, at, due, group, idempotency, payload } => {
                 if let Some(idempotency) = idempotency {
@@ -123,7 +136,7 @@ impl<P> Queue<P> {
         Freed::Nothing
     }
 
-    fn entry_mut(&mut self, slot: u32) -> &mut Entry<P> {
+    pub(super) fn entry_mut(&mut self, slot: u32) -> &mut Entry<P> {
         self.slab.get_mut(slot).expect("the event fits: its slot is full")
     }
 
@@ -139,6 +152,7 @@ impl<P> Queue<P> {
         // As `enter` does it, but before the message is in its slot: one look-up instead of four.
         entry.links = self.live.append(&mut self.slab, key.slot);
         entry.stamp = self.new_stamp();
+        entry.order = entry.stamp;
         let place = Place { due: entry.due, stamp: entry.stamp, slot: key.slot };
         entry.held = self.line.add(place, self.latest, false);
         self.held_back += u64::from(entry.held);
@@ -148,6 +162,8 @@ impl<P> Queue<P> {
     /// A message that is not in line comes in at the end.
     fn enter(&mut self, slot: u32, group: Option<&str>) {
         self.live.push_back(&mut self.slab, slot);
+        let order = self.new_stamp();
+        self.entry_mut(slot).order = order;
         if let Some(key) = group {
             let (group, head) = self.groups.join(&mut self.slab, key, slot);
             self.entry_mut(slot).group = group;
@@ -198,7 +214,7 @@ impl<P> Queue<P> {
         stamp
     }
 
-    fn place_at(&mut self, slot: u32, stamp: u64) {
+    pub(super) fn place_at(&mut self, slot: u32, stamp: u64) {
         let now = self.latest;
         let entry = self.slab.get_mut(slot).expect("the event fits: its slot is full");
         entry.stamp = stamp;
@@ -214,7 +230,7 @@ impl<P> Queue<P> {
     /// Gives up a message's place. True if it is gone at once, so that its stamp can be used again;
     /// otherwise the message must get a new one, or be gone, before the line is tidied.
     #[inline]
-    fn unplace(&mut self, held: bool, leased: bool, stamp: u64) -> bool {
+    pub(super) fn unplace(&mut self, held: bool, leased: bool, stamp: u64) -> bool {
         self.leased -= u64::from(held && leased);
         self.held_back -= u64::from(held && !leased);
         self.line.leave(stamp, held, leased)
@@ -260,7 +276,7 @@ impl<P> Queue<P> {
     }
 
     #[inline]
-    fn tidy(&mut self) {
+    pub(super) fn tidy(&mut self) {
         let slab = &self.slab;
         self.line.tidy(|place| slab.get(place.slot).is_some_and(|entry| entry.is_at(place)));
     }
@@ -312,6 +328,7 @@ impl<P> Queue<P> {
         entry.attempts = 0;
         entry.entered = at;
         entry.due = at;
+        entry.stamp = NO_STAMP;
         self.enter(slot, trouble.and_then(|trouble| trouble.group).as_deref());
     }
 
@@ -325,15 +342,19 @@ impl<P> Queue<P> {
 
     fn purge(&mut self) -> Freed<P> {
         let mut gone = Vec::with_capacity(usize::try_from(self.live.len()).unwrap_or(0));
-        while self.live.len() > 0 {
-            // The oldest message is the head of its group, so it can always leave.
-            let slot = self.live.head;
-            let seq = self.entry_mut(slot).seq;
-            self.exit(slot, seq);
+        let mut slot = self.live.head;
+        while let Some(entry) = self.slab.get(slot) {
+            let next = entry.links.next;
             if let Freed::One(payload) = self.drop_slot(slot) {
                 gone.push(payload);
             }
+            slot = next;
         }
+        // Only live messages have a place in the line, or are in a group.
+        self.live = List::new();
+        self.line = Line::new();
+        self.groups.clear();
+        (self.leased, self.held_back) = (0, 0);
         self.totals.purged += gone.len() as u64;
         Freed::Many(gone)
     }

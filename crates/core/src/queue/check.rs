@@ -13,11 +13,14 @@ impl<P> Queue<P> {
         let (mut placed, mut leased, mut held_back) = (0, 0, 0);
         let mut seen = 0;
         let mut entered_before = crate::time::Time::ZERO;
+        let mut order_before = 0;
         for (slot, entry) in self.live.iter(&self.slab) {
             seen += 1;
             assert!(seen <= self.live.len(), "the live list is a ring");
             assert!(entry.death().is_none(), "slot {slot}: dead and live");
             assert!(entry.entered >= entered_before, "slot {slot}: not in order of entering");
+            assert!(entry.order > order_before, "slot {slot}: not in order of its number");
+            order_before = entry.order;
             assert!(entry.seq < self.next_seq, "slot {slot}: sequence from the future");
             assert!(entry.lease.is_none_or(|lease| lease < self.next_lease), "slot {slot}: lease");
             assert!(

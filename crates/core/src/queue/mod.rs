@@ -3,6 +3,7 @@
 mod apply;
 mod check;
 mod decide;
+mod restore;
 
 use crate::dedup::Dedup;
 use crate::entry::{Entry, View};
@@ -16,6 +17,7 @@ use crate::stats::{Stats, Totals};
 use crate::time::Time;
 
 pub use apply::Freed;
+pub use restore::Replayed;
 
 /// The stamp of a message that never had a place in the line. No place has it: a stale one, left
 /// by whoever had the slot before, must not become the place of a message that has none.

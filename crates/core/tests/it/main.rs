@@ -8,5 +8,6 @@ mod naive;
 mod pair;
 mod planted;
 mod property;
+mod restore;
 mod rules;
 mod scale;

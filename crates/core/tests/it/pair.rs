@@ -49,6 +49,8 @@ pub(crate) struct Pair<S> {
     naive: Naive,
     first_rules: Rules,
     history: Vec<Event<u64>>,
+    /// What the queue's next stamp was before each.
+    stamps: Vec<u64>,
     clock: u64,
     keys: Vec<Key>,
     receipts: Vec<Receipt>,
@@ -63,6 +65,7 @@ impl<S: Subject> Pair<S> {
             naive: Naive::new(rules.clone()),
             first_rules: rules.clone(),
             history: Vec::new(),
+            stamps: Vec::new(),
             clock: 0,
             keys: Vec::new(),
             receipts: Vec::new(),
@@ -73,6 +76,12 @@ impl<S: Subject> Pair<S> {
     pub(crate) fn shadowed(mut self) -> Self {
         self.shadow = Some(Queue::new(self.first_rules.policy(), 2));
         self
+    }
+
+    /// Every event from the `first` on, each with the queue's next stamp before it.
+    pub(crate) fn history(&self, first: usize) -> Vec<(u64, Event<u64>)> {
+        let events = self.stamps.iter().copied().zip(self.history.iter().cloned());
+        events.skip(first).collect()
     }
 
     pub(crate) const fn deliveries(&self) -> usize {
@@ -203,6 +212,7 @@ impl<S: Subject> Pair<S> {
     }
 
     fn commit(&mut self, event: Event<u64>) -> Outcome {
+        let stamp = self.queue.next_stamp();
         let outcome = self.outcome(&event);
         if let Event::Sent { key, .. } = &event {
             assert_eq!(*key, self.queue.next_key());
@@ -231,6 +241,7 @@ impl<S: Subject> Pair<S> {
             drop(shadow.apply(event.clone()));
         }
         self.history.push(event);
+        self.stamps.push(stamp);
         outcome
     }
 

@@ -17,7 +17,23 @@ use crate::timestamp::Timestamp;
 
 /// Where a backend takes its time from: the system, or a test that moves it by hand.
 #[derive(Clone)]
-pub struct Clock(Source);
+pub struct Clock {
+    source: Source,
+    /// How far queue time is ahead of the source: what had passed before, in another life.
+    ahead: Duration,
+    /// How far it is behind: what had passed here before, in no life of the queue.
+    behind: Duration,
+}
+
+/// A point in time that another process on this machine can name too, until the next boot.
+#[cfg(feature = "journal")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Mark {
+    /// Which boot of which machine; zeros if that is not known, which no other mark equals.
+    pub(crate) boot: [u8; 16],
+    /// Nanoseconds since then, also while the machine sleeps.
+    pub(crate) at: u64,
+}
 
 #[derive(Clone)]
 enum Source {
@@ -33,21 +49,57 @@ impl Clock {
     /// The system's monotonic clock. Waiting needs a tokio runtime with its timer enabled.
     #[must_use]
     pub fn system() -> Self {
-        Self(Source::System { origin: Instant::now(), wall: Arc::default() })
+        Source::System { origin: Instant::now(), wall: Arc::default() }.into()
     }
 
     /// The present in queue time.
     pub(crate) fn now(&self) -> Time {
-        Time::ZERO.after(match &self.0 {
+        self.queue_time(self.elapsed())
+    }
+
+    /// How long the source has been running.
+    fn elapsed(&self) -> Duration {
+        match &self.source {
             Source::System { origin, .. } => origin.elapsed(),
             Source::Manual(manual) => manual.state.lock().elapsed,
-        })
+        }
+    }
+
+    /// The queue time when the source has been running this long.
+    const fn queue_time(&self, elapsed: Duration) -> Time {
+        Time::ZERO.after(elapsed.saturating_sub(self.behind)).after(self.ahead)
+    }
+
+    /// How long the source has been running at this queue time.
+    const fn source_time(&self, time: Time) -> Duration {
+        time.since(Time::ZERO).saturating_sub(self.ahead).saturating_add(self.behind)
+    }
+
+    /// This clock, set so that it shows `now` at this moment.
+    #[cfg(feature = "journal")]
+    pub(crate) fn set_to(&self, now: Time) -> Self {
+        let (now, elapsed) = (now.since(Time::ZERO), self.elapsed());
+        let (ahead, behind) = (now.saturating_sub(elapsed), elapsed.saturating_sub(now));
+        Self { source: self.source.clone(), ahead, behind }
+    }
+
+    /// This moment, for another process to compare with.
+    #[cfg(feature = "journal")]
+    pub(crate) fn mark(&self) -> Mark {
+        match &self.source {
+            Source::System { .. } => boot::mark(),
+            Source::Manual(manual) => {
+                let state = manual.state.lock();
+                let at = u64::try_from(state.elapsed.as_nanos()).unwrap_or(u64::MAX);
+                Mark { boot: state.boot, at }
+            }
+        }
     }
 
     /// The wall time at `now`, which must be the present.
     pub(crate) fn wall_at(&self, now: Time) -> Timestamp {
-        match &self.0 {
-            Source::System { wall, .. } => wall.at(now),
+        match &self.source {
+            Source::System { wall, .. } => wall.at(Time::ZERO.after(self.source_time(now))),
             Source::Manual(manual) => {
                 let state = manual.state.lock();
                 state.wall_origin.after(state.elapsed)
@@ -57,21 +109,53 @@ impl Clock {
 
     /// Ends at `deadline`.
     pub(crate) async fn sleep_until(&self, deadline: Time) {
-        match &self.0 {
+        let after_start = self.source_time(deadline);
+        match &self.source {
             Source::System { origin, .. } => {
                 // Far beyond any deadline a caller can ask for; an `Instant` cannot hold more.
                 const FAR: Duration = Duration::from_secs(30 * 365 * 86_400);
-                let after_origin = deadline.since(Time::ZERO).min(origin.elapsed() + FAR);
+                let after_origin = after_start.min(origin.elapsed() + FAR);
                 tokio::time::sleep_until(*origin + after_origin).await;
             }
-            Source::Manual(manual) => Sleep { manual, deadline, ticket: None }.await,
+            Source::Manual(manual) => {
+                let deadline = Time::ZERO.after(after_start);
+                Sleep { manual, deadline, ticket: None }.await;
+            }
         }
+    }
+}
+
+impl From<Source> for Clock {
+    fn from(source: Source) -> Self {
+        Self { source, ahead: Duration::ZERO, behind: Duration::ZERO }
+    }
+}
+
+/// What tells boots of machines apart.
+#[cfg(feature = "journal")]
+mod boot {
+    use super::Mark;
+
+    /// Which boot this is, by the kernel's own word for it.
+    #[cfg(target_os = "linux")]
+    pub(super) fn mark() -> Mark {
+        let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
+        let boot = u128::from_str_radix(&digits, 16).unwrap_or(0).to_be_bytes();
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        let at = u64::try_from(now.tv_sec).unwrap_or(0).saturating_mul(1_000_000_000);
+        Mark { boot, at: at.saturating_add(u64::try_from(now.tv_nsec).unwrap_or(0)) }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub(super) fn mark() -> Mark {
+        Mark { boot: [0; 16], at: 0 }
     }
 }
 
 impl fmt::Debug for Clock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.0 {
+        f.write_str(match self.source {
             Source::System { .. } => "Clock(system)",
             Source::Manual(_) => "Clock(manual)",
         })
@@ -130,6 +214,9 @@ struct Manual {
 struct ManualState {
     elapsed: Duration,
     wall_origin: Timestamp,
+    /// Tells it from every other clock, as a boot id does.
+    #[cfg(feature = "journal")]
+    boot: [u8; 16],
     sleepers: BTreeMap<(Time, u64), Waker>,
     next_ticket: u64,
 }
@@ -141,6 +228,8 @@ impl ManualClock {
         let state = ManualState {
             elapsed: Duration::ZERO,
             wall_origin: Timestamp::from_unix_millis(1_735_689_600_000),
+            #[cfg(feature = "journal")]
+            boot: crate::home::random(),
             sleepers: BTreeMap::new(),
             next_ticket: 0,
         };
@@ -150,7 +239,7 @@ impl ManualClock {
     /// For whoever takes a [`Clock`].
     #[must_use]
     pub fn clock(&self) -> Clock {
-        Clock(Source::Manual(Arc::clone(&self.0)))
+        Source::Manual(Arc::clone(&self.0)).into()
     }
 
     /// Moves time on, and wakes everybody whose time has come.

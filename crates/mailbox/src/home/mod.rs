@@ -7,6 +7,7 @@
 //! and dropping payloads happen outside it.
 
 pub(crate) mod clock;
+pub(crate) mod keep;
 pub(crate) mod room;
 mod sync;
 mod waiters;

@@ -14,6 +14,7 @@ use crate::backends::memory::{MemoryBackend, MemoryConfig};
 use crate::codec::{Codec, Json};
 use crate::error::{Error, Result};
 use crate::home::clock::Clock;
+use crate::home::keep::InMemory;
 use crate::home::random;
 use crate::home::room::{Fittings, Room};
 use crate::mailbox::route::{Encoded, Local, Route};
@@ -107,14 +108,9 @@ where
         Error: From<N::Error>,
     {
         let name: Name = name.try_into()?;
-        let fittings = Fittings {
-            clock: clock.into(),
-            number: 0,
-            secret: random(),
-            max_waiters: 1 << 14,
-            policy: Policy::default(),
-        };
-        let room = Arc::new(Room::new(name.clone(), fittings));
+        let fittings =
+            Fittings { clock: clock.into(), number: 0, secret: random(), max_waiters: 1 << 14 };
+        let room = Arc::new(Room::new(name.clone(), fittings, InMemory::new(), Policy::default()));
         // Bodies are never turned into bytes, so equal ones cannot be recognised.
         let abilities =
             Abilities { durable: false, idempotency: false, ..Abilities::full("local") };

@@ -14,6 +14,7 @@ use crate::backends::memory::check_peek;
 use crate::codec::Codec;
 use crate::contents::{Contents, LocalBody, guarded};
 use crate::error::{Error, ErrorKind, Result};
+use crate::home::keep::InMemory;
 use crate::home::room::Room;
 use crate::mailbox::{Mailbox, outgoing};
 use crate::message::{Message, Peeked};
@@ -33,7 +34,7 @@ pub(crate) struct Encoded<T> {
 }
 
 pub(crate) struct Local<T, R> {
-    pub(crate) room: Arc<Room<LocalBody<T, R>>>,
+    pub(crate) room: Arc<Room<InMemory<LocalBody<T, R>>>>,
     pub(crate) abilities: Arc<Abilities>,
 }
 
@@ -166,21 +167,21 @@ where
     pub(crate) async fn purge(&self, name: &Name) -> Result<u64> {
         match self {
             Self::Encoded(encoded) => encoded.backend.purge(name).await,
-            Self::Local(local) => local.room.purge(),
+            Self::Local(local) => local.room.purge().map(|(purged, _)| purged),
         }
     }
 
     pub(crate) async fn redrive(&self, name: &Name, which: &Selection) -> Result<u64> {
         match self {
             Self::Encoded(encoded) => encoded.backend.redrive(name, which).await,
-            Self::Local(local) => local.room.redrive(which),
+            Self::Local(local) => local.room.redrive(&mut &*local.room.dead_keys(which)?),
         }
     }
 
     pub(crate) async fn delete_dead(&self, name: &Name, which: &Selection) -> Result<u64> {
         match self {
             Self::Encoded(encoded) => encoded.backend.delete_dead(name, which).await,
-            Self::Local(local) => local.room.delete_dead(which),
+            Self::Local(local) => local.room.delete_dead(&mut &*local.room.dead_keys(which)?),
         }
     }
 
@@ -189,7 +190,7 @@ where
             Self::Encoded(encoded) => encoded.backend.configure(name, policy).await,
             Self::Local(local) => {
                 local.check(local.abilities.check_policy(&policy))?;
-                local.room.configure(policy)
+                local.room.configure(policy).map(drop)
             }
         }
     }
@@ -281,12 +282,13 @@ where
         };
         let message = outgoing(LocalBody { body, reply_to }, &mut options);
         self.abilities.check_send(&message, 0).map_err(|error| error.with_mailbox(name))?;
-        self.room.send(message, None)
+        let packed = self.room.pack(message, None)?;
+        self.room.send(&packed).map(|(sent, _)| sent)
     }
 
     fn settle(&self, settlement: Settlement) -> Result<()> {
         self.check(self.abilities.check_verdict(&settlement.verdict))?;
-        self.room.settle(settlement)
+        self.room.settle(settlement).map(drop)
     }
 
     fn check(&self, checked: Result<()>) -> Result<()> {

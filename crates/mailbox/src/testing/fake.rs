@@ -114,7 +114,7 @@ where
         // A deadline that is set to now has passed.
         let verdict = Verdict::Extend { timeout: Duration::ZERO };
         let settlement = Settlement { receipt_handle: handle.clone(), verdict };
-        self.stand_in.memory.room(&self.stand_in.name)?.settle(settlement)
+        self.stand_in.memory.room(&self.stand_in.name)?.settle(settlement).map(drop)
     }
 
     /// Makes every call fail with `Connection` until the error is cleared: on this mailbox, on

@@ -3,6 +3,10 @@
 
 #[cfg(feature = "blocking")]
 mod blocking;
+#[cfg(feature = "journal")]
+mod fixtures;
+#[cfg(feature = "journal")]
+mod journal;
 mod main_loop;
 mod misuse;
 mod readme;

@@ -28,6 +28,7 @@ use crate::backend::{
     Backend, Delivery, Outgoing, Peek, Record, Selection, Sent, Settlement, Stats,
 };
 use crate::error::{Error, ErrorKind, Result};
+use crate::home::keep::InMemory;
 use crate::home::random;
 use crate::home::room::{Fittings, Room};
 use crate::mailbox::Mailbox;
@@ -50,8 +51,10 @@ pub struct MemoryBackend {
     front: OnceLock<Weak<dyn Backend>>,
 }
 
+type Bodies = Room<InMemory<bytes::Bytes>>;
+
 struct Rooms {
-    by_name: BTreeMap<Name, Arc<Room<bytes::Bytes>>>,
+    by_name: BTreeMap<Name, Arc<Bodies>>,
     next_number: u32,
     closed: bool,
 }
@@ -145,7 +148,7 @@ impl MemoryBackend {
     }
 
     /// The mailbox, if anybody has used it.
-    fn known(&self, mailbox: &Name) -> Result<Option<Arc<Room<bytes::Bytes>>>> {
+    fn known(&self, mailbox: &Name) -> Result<Option<Arc<Bodies>>> {
         let rooms = self.rooms.read();
         if rooms.closed {
             return Err(Error::closed(mailbox));
@@ -154,7 +157,7 @@ impl MemoryBackend {
     }
 
     /// The mailbox, made if nobody has used it yet.
-    pub(crate) fn room(&self, mailbox: &Name) -> Result<Arc<Room<bytes::Bytes>>> {
+    pub(crate) fn room(&self, mailbox: &Name) -> Result<Arc<Bodies>> {
         if let Some(room) = self.known(mailbox)? {
             return Ok(room);
         }
@@ -175,10 +178,10 @@ impl MemoryBackend {
             number: rooms.next_number,
             secret: self.secret,
             max_waiters: self.config.max_waiters,
-            policy: self.config.policy.clone(),
         };
         rooms.next_number = rooms.next_number.wrapping_add(1);
-        let room = Arc::new(Room::new(mailbox.clone(), fittings));
+        let policy = self.config.policy.clone();
+        let room = Arc::new(Room::new(mailbox.clone(), fittings, InMemory::new(), policy));
         rooms.by_name.insert(mailbox.clone(), Arc::clone(&room));
         Ok(room)
     }
@@ -188,7 +191,7 @@ impl MemoryBackend {
         checked.map_err(|error| error.with_mailbox(mailbox))
     }
 
-    fn send_one(&self, room: &Room<bytes::Bytes>, message: Outgoing) -> Result<Sent> {
+    fn send_one(&self, room: &Bodies, message: Outgoing) -> Result<Sent> {
         self.abilities
             .check_send(&message, message.payload.len())
             .map_err(|error| error.with_mailbox(&room.name))?;
@@ -196,7 +199,8 @@ impl MemoryBackend {
             .idempotency_key
             .is_some()
             .then(|| Fingerprint(*blake3::hash(&message.payload).as_bytes()));
-        room.send(message, fingerprint)
+        let packed = room.pack(message, fingerprint)?;
+        room.send(&packed).map(|(sent, _)| sent)
     }
 }
 
@@ -244,7 +248,7 @@ impl Backend for MemoryBackend {
                 .check_verdict(&settlement.verdict)
                 .map_err(|error| error.with_mailbox(mailbox))?;
             match &room {
-                Some(room) => room.settle(settlement),
+                Some(room) => room.settle(settlement).map(drop),
                 None => Err(Error::new(
                     ErrorKind::ReceiptHandleExpired,
                     "receipt handle expired: nothing was ever received here",
@@ -265,26 +269,27 @@ impl Backend for MemoryBackend {
     }
 
     async fn purge(&self, mailbox: &Name) -> Result<u64> {
-        self.known(mailbox)?.map_or(Ok(0), |room| room.purge())
+        let room = self.known(mailbox)?;
+        room.map_or(Ok(0), |room| room.purge().map(|(purged, _)| purged))
     }
 
     async fn redrive(&self, mailbox: &Name, which: &Selection) -> Result<u64> {
         match self.known(mailbox)? {
-            Some(room) => room.redrive(which),
+            Some(room) => room.redrive(&mut &*room.dead_keys(which)?),
             None => nothing_dead(mailbox, which),
         }
     }
 
     async fn delete_dead(&self, mailbox: &Name, which: &Selection) -> Result<u64> {
         match self.known(mailbox)? {
-            Some(room) => room.delete_dead(which),
+            Some(room) => room.delete_dead(&mut &*room.dead_keys(which)?),
             None => nothing_dead(mailbox, which),
         }
     }
 
     async fn configure(&self, mailbox: &Name, policy: Policy) -> Result<()> {
         self.abilities.check_policy(&policy).map_err(|error| error.with_mailbox(mailbox))?;
-        self.room(mailbox)?.configure(policy)
+        self.room(mailbox)?.configure(policy).map(drop)
     }
 
     async fn policy(&self, mailbox: &Name) -> Result<Policy> {
@@ -328,7 +333,7 @@ fn new_place() -> String {
 }
 
 /// What there is to do about dead letters where nothing was ever sent.
-fn nothing_dead(mailbox: &Name, which: &Selection) -> Result<u64> {
+pub(crate) fn nothing_dead(mailbox: &Name, which: &Selection) -> Result<u64> {
     match which {
         Selection::These(ids) if !ids.is_empty() => {
             let message = format!("no dead letter {:.100}", ids[0]);

@@ -8,10 +8,11 @@ use mailbox_core::{Draft, Event, Key, Sending, Time};
 
 use crate::backend::Outgoing;
 use crate::error::{Error, Result};
+use crate::home::keep::InMemory;
 use crate::home::room::{Room, State, letter};
 use crate::id::{MessageId, ulid};
 
-impl<B> Room<B> {
+impl<B> Room<InMemory<B>> {
     /// Puts a message in line that has been delivered `deliveries` times. Nobody can receive it
     /// before it has its whole past: all of it happens under one hold of the lock.
     pub(crate) fn inject(&self, outgoing: Outgoing<B>, deliveries: u32) -> Result<MessageId> {
@@ -38,7 +39,7 @@ impl<B> Room<B> {
     }
 }
 
-impl<B> State<B> {
+impl<B> State<InMemory<B>> {
     /// Delivers a message, whoever is before it in line, and nacks it. False if it has been
     /// delivered as often as it may be.
     fn deliver_in_vain(&mut self, now: Time, key: Key) -> bool {

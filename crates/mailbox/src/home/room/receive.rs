@@ -2,41 +2,71 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-use mailbox_core::Time;
+use mailbox_core::{Receipt, Time, Verdict};
 
 use crate::backend::Delivery;
 use crate::error::{Error, ErrorKind, Result};
+use crate::home::keep::Keep;
 use crate::home::room::{Room, STEPS_PER_LOCK, State};
 use crate::home::waiters::Ticket;
-use crate::id::ReceiptHandle;
+use crate::id::{MessageId, ReceiptHandle};
 use crate::options::ReceiveOptions;
 
 /// What one look at the queue gave.
-enum Look<B> {
+enum Look<K: Keep> {
     /// At least one message, or patience is over.
-    Done(Vec<Delivery<B>>),
+    Done(Vec<Taken<K>>),
     /// So many messages had to be buried that others shall have their turn.
     Again,
+    /// The next message is not durable yet: a matter of moments.
+    Unwritten(K::Written),
     /// Nothing; wait.
     Wait,
 }
 
-impl<B> Room<B> {
+/// Why no more was taken.
+enum Stop<K: Keep> {
+    /// There is enough, or nothing else.
+    Enough,
+    /// Too many messages had to be buried.
+    Burying,
+    /// The next message is not durable yet.
+    Unwritten(K::Written),
+}
+
+/// A message that was leased, its letter not opened yet.
+struct Taken<K: Keep> {
+    id: MessageId,
+    receipt: Receipt,
+    pinned: K::Pinned,
+    delivery_count: u32,
+}
+
+impl<K: Keep> Room<K> {
     /// Takes up to `max_messages`, waiting for the first.
     ///
     /// # Cancel safety
     /// A dropped future holds no message; if it had been notified of one, the next waiter is.
-    pub(crate) async fn receive(&self, options: &ReceiveOptions) -> Result<Vec<Delivery<B>>> {
+    pub(crate) async fn receive(&self, options: &ReceiveOptions) -> Result<Vec<Delivery<K::Body>>> {
         let mut now = self.clock.now();
         let deadline = now.after(options.wait);
         let mut place = Place { room: self, ticket: None };
         loop {
             match self.look(now, options, deadline, &mut place)? {
-                Look::Done(taken) => return Ok(taken),
+                Look::Done(taken) if taken.is_empty() => return Ok(Vec::new()),
+                Look::Done(taken) => {
+                    let opened = self.hand_over(taken)?;
+                    if !opened.is_empty() {
+                        return Ok(opened);
+                    }
+                }
                 Look::Again => tokio::task::yield_now().await,
+                Look::Unwritten(written) => {
+                    let waited = K::wait(written).await;
+                    waited.map_err(|error| error.with_mailbox(&self.name))?;
+                }
                 Look::Wait => place.wait().await,
             }
             now = self.clock.now();
@@ -48,12 +78,16 @@ impl<B> Room<B> {
         now: Time,
         options: &ReceiveOptions,
         deadline: Time,
-        place: &mut Place<'_, B>,
-    ) -> Result<Look<B>> {
+        place: &mut Place<'_, K>,
+    ) -> Result<Look<K>> {
         let mut state = self.open()?;
-        let (taken, more_to_bury) = self.take(&mut state, now, options)?;
-        if taken.is_empty() && more_to_bury {
-            return Ok(Look::Again);
+        let (taken, stop) = self.take(&mut state, now, options)?;
+        if taken.is_empty() {
+            match stop {
+                Stop::Burying => return Ok(Look::Again),
+                Stop::Unwritten(written) => return Ok(Look::Unwritten(written)),
+                Stop::Enough => {}
+            }
         }
         if !taken.is_empty() || now >= deadline {
             let own = place.ticket.take().and_then(|ticket| state.waiters.leave(ticket));
@@ -85,18 +119,17 @@ impl<B> Room<B> {
         Error::new(ErrorKind::Saturated, message).with_mailbox(&self.name)
     }
 
-    /// Takes what is receivable. The flag says that it stopped before it knew whether anything is,
-    /// because too many messages had to be buried first.
+    /// Takes what is receivable, and says why not more.
     fn take(
         &self,
-        state: &mut State<B>,
+        state: &mut State<K>,
         now: Time,
         options: &ReceiveOptions,
-    ) -> Result<(Vec<Delivery<B>>, bool)> {
-        let mut taken: Vec<Delivery<B>> = Vec::new();
+    ) -> Result<(Vec<Taken<K>>, Stop<K>)> {
+        let mut taken: Vec<Taken<K>> = Vec::new();
         for _ in 0..STEPS_PER_LOCK + options.max_messages as usize {
             if taken.len() == options.max_messages as usize {
-                return Ok((taken, false));
+                return Ok((taken, Stop::Enough));
             }
             // With a zero timeout it is receivable again at once, but not twice in one receive; nor
             // may it die in there of the attempt that this very receive is.
@@ -104,36 +137,79 @@ impl<B> Room<B> {
                 && let Some(first) = taken.first()
                 && state.queue.first(now).is_some_and(|next| first.id == next.id.into())
             {
-                return Ok((taken, false));
+                return Ok((taken, Stop::Enough));
+            }
+            if !K::AT_ONCE
+                && let Some(next) = state.queue.first(now)
+                && let Some(written) = self.keep.not_before(next.payload)
+            {
+                return Ok((taken, Stop::Unwritten(written)));
             }
             let event = match state.queue.decide_receive(now, options.visibility_timeout) {
                 Ok(Some(event)) => event,
-                Ok(None) => return Ok((taken, false)),
-                Err(_) if !taken.is_empty() => return Ok((taken, false)),
+                Ok(None) => return Ok((taken, Stop::Enough)),
+                Err(_) if !taken.is_empty() => return Ok((taken, Stop::Enough)),
                 Err(refusal) => return Err(Error::refused(refusal, &self.name)),
             };
             let receipt = event.receipt();
-            let _ = state.queue.apply(event);
+            // Whom this wakes is worked out once, for all of them.
+            match state.note_and_apply(&self.keep, event) {
+                Ok(()) => {}
+                Err(_) if !taken.is_empty() => return Ok((taken, Stop::Enough)),
+                Err(error) => return Err(error.with_mailbox(&self.name)),
+            }
             let Some(receipt) = receipt else { continue };
             let view = state.queue.get(now, receipt.key).expect("it was just delivered");
-            taken.push(Delivery {
+            taken.push(Taken {
                 id: view.id.into(),
-                letter: Arc::clone(view.payload),
-                receipt_handle: ReceiptHandle::sealed(receipt, &self.sealer),
+                receipt,
+                pinned: self.keep.pin(view.payload),
                 delivery_count: view.attempts,
             });
         }
-        Ok((taken, true))
+        Ok((taken, Stop::Burying))
+    }
+
+    /// Opens the letters of what was taken. One that is not what was sent becomes a dead letter
+    /// (I4); one that cannot be read now goes back as if it had not been taken.
+    fn hand_over(&self, taken: Vec<Taken<K>>) -> Result<Vec<Delivery<K::Body>>> {
+        let mut deliveries = Vec::with_capacity(taken.len());
+        let mut failure = None;
+        for Taken { id, receipt, pinned, delivery_count } in taken {
+            match self.keep.fetch(pinned) {
+                Ok(fetched) if fetched.damage.is_none() => deliveries.push(Delivery {
+                    id,
+                    letter: fetched.letter,
+                    receipt_handle: ReceiptHandle::sealed(receipt, &self.sealer),
+                    delivery_count,
+                }),
+                Ok(fetched) => {
+                    let damage = fetched.damage.unwrap_or_default();
+                    tracing::error!(mailbox = %self.name, message = %id, damage, "integrity");
+                    self.bury_damaged(receipt, damage)?;
+                }
+                Err(error) => {
+                    tracing::error!(mailbox = %self.name, message = %id, %error, "unreadable");
+                    // If this fails too, its deadline brings it back.
+                    let _ = self.settle_receipt(receipt, Verdict::Return);
+                    failure = Some(error.with_mailbox(&self.name));
+                }
+            }
+        }
+        match failure {
+            Some(error) if deliveries.is_empty() => Err(error),
+            _ => Ok(deliveries),
+        }
     }
 }
 
 /// A receive's place among the waiters; gives it up, and passes on what it knew, when dropped.
-struct Place<'a, B> {
-    room: &'a Room<B>,
+struct Place<'a, K: Keep> {
+    room: &'a Room<K>,
     ticket: Option<Ticket>,
 }
 
-impl<B> Place<'_, B> {
+impl<K: Keep> Place<'_, K> {
     /// Ends when it is time to look again, by the clock or because it was told.
     async fn wait(&self) {
         let Some(ticket) = self.ticket else { return };
@@ -172,7 +248,7 @@ impl<B> Place<'_, B> {
     }
 }
 
-impl<B> Drop for Place<'_, B> {
+impl<K: Keep> Drop for Place<'_, K> {
     fn drop(&mut self) {
         self.leave();
     }

@@ -1,39 +1,48 @@
 //! Looking into a room, and what can be done about its dead letters.
 
-use std::sync::Arc;
-use std::task::Waker;
 use std::time::Duration;
 
-use mailbox_core::{Event, Id, Key, Queue, Refusal, Time, View};
+use mailbox_core::{Event, Id, Key, Phase, Queue, Refusal, Time, View};
 
-use crate::backend::{Death, Letter, Peek, Record, Selection, Stats};
+use crate::backend::{Death, Peek, Record, Selection, Stats};
 use crate::error::{Error, ErrorKind, Result};
+use crate::home::keep::Keep;
 use crate::home::room::{Room, STEPS_PER_LOCK};
 use crate::id::{MessageId, ulid};
 use crate::name::Name;
 
-type Letters<B> = Queue<Arc<Letter<B>>>;
+/// A message to be shown, its letter not opened yet.
+struct Found<K: Keep> {
+    id: MessageId,
+    pinned: K::Pinned,
+    phase: Phase,
+    delivery_count: u32,
+    receivable_in: Duration,
+    last_error: Option<String>,
+    death: Option<Death>,
+}
 
-impl<B> Room<B> {
-    pub(crate) fn peek(&self, request: &Peek) -> Result<Vec<Record<B>>> {
+impl<K: Keep> Room<K> {
+    pub(crate) fn peek(&self, request: &Peek) -> Result<Vec<Record<K::Body>>> {
         let (state, now) = self.open_after_retention()?;
-        let record = |view: View<'_, Arc<Letter<B>>>| self.record(now, &view);
+        let found = |view: View<'_, K::Slip>| self.found(now, &view);
         let queue = &state.queue;
-        let records = match request {
+        let found: Vec<Found<K>> = match request {
             Peek::Live { limit } => {
-                queue.iter_live(now).take(*limit as usize).map(record).collect()
+                queue.iter_live(now).filter_map(found).take(*limit as usize).collect()
             }
             Peek::Dead { after, limit } => queue
                 .iter_dead(now)
                 .skip_while(|view| view.dead.map(|dead| dead.order) <= *after)
+                .filter_map(found)
                 .take(*limit as usize)
-                .map(record)
                 .collect(),
             Peek::These(ids) => {
-                ids.iter().filter_map(|id| find(queue, now, id)).map(record).collect()
+                ids.iter().filter_map(|id| find(queue, now, id)).filter_map(found).collect()
             }
         };
-        Ok(records)
+        drop(state);
+        found.into_iter().map(|found| self.open_letter(found)).collect()
     }
 
     pub(crate) fn stats(&self) -> Result<Stats> {
@@ -50,62 +59,88 @@ impl<B> Room<B> {
             waiters,
             dedup_entries: core.dedup_entries,
             totals: core.totals,
+            durability: self.keep.durability(),
         })
     }
 
-    pub(crate) fn redrive(&self, which: &Selection) -> Result<u64> {
-        self.each_dead(which, |queue, now, key| queue.decide_redrive(now, key))
+    /// The dead letters that are meant.
+    pub(crate) fn dead_keys(&self, which: &Selection) -> Result<Vec<Key>> {
+        select(&self.open()?.queue, self.clock.now(), which, &self.name)
     }
 
-    pub(crate) fn delete_dead(&self, which: &Selection) -> Result<u64> {
-        self.each_dead(which, |queue, now, key| queue.decide_discard(now, key))
+    /// Puts dead letters back in line, as far as it gets: `keys` are then those that are left.
+    pub(crate) fn redrive(&self, keys: &mut &[Key]) -> Result<u64> {
+        self.each_dead(keys, |queue, now, key| queue.decide_redrive(now, key))
+    }
+
+    /// Deletes dead letters, as far as it gets: `keys` are then those that are left.
+    pub(crate) fn delete_dead(&self, keys: &mut &[Key]) -> Result<u64> {
+        self.each_dead(keys, |queue, now, key| queue.decide_discard(now, key))
     }
 
     fn each_dead(
         &self,
-        which: &Selection,
-        decide: impl Fn(&Letters<B>, Time, Key) -> Result<Event<Arc<Letter<B>>>, Refusal>,
+        keys: &mut &[Key],
+        decide: impl Fn(&Queue<K::Slip>, Time, Key) -> Result<Event<K::Slip>, Refusal>,
     ) -> Result<u64> {
-        let keys = select(&self.open()?.queue, self.clock.now(), which, &self.name)?;
         let mut done = 0;
-        for keys in keys.chunks(STEPS_PER_LOCK) {
-            let (mut wakers, mut freed) = (Vec::new(), Vec::new());
-            let mut state = self.open()?;
-            let now = self.clock.now();
-            let mut refused = None;
-            for key in keys {
-                match decide(&state.queue, now, *key) {
-                    Ok(event) => {
-                        let (gone, waker) = state.commit(now, event);
-                        freed.push(gone);
-                        wakers.extend(waker);
-                        done += 1;
-                    }
-                    // Somebody else was faster with this one.
-                    Err(Refusal::NotDead) => {}
-                    Err(refusal) => {
-                        refused = Some(refusal);
-                        break;
-                    }
-                }
-            }
-            drop(state);
-            drop(freed);
-            wakers.into_iter().for_each(Waker::wake);
-            match refused {
+        while !keys.is_empty() {
+            let (steps, stopped) = self.some_dead(keys, &decide)?;
+            done += steps;
+            match stopped {
                 // The count tells how far it got; the rest is still there.
-                Some(_) if done > 0 => return Ok(done),
-                Some(refusal) => return Err(Error::refused(refusal, &self.name)),
+                Some(_) if done > 0 => break,
+                Some(error) => return Err(error),
                 None => {}
             }
         }
         Ok(done)
     }
 
-    fn record(&self, now: Time, view: &View<'_, Arc<Letter<B>>>) -> Record<B> {
-        Record {
+    /// As many as are done under one hold of the lock, and why not more.
+    fn some_dead(
+        &self,
+        keys: &mut &[Key],
+        decide: impl Fn(&Queue<K::Slip>, Time, Key) -> Result<Event<K::Slip>, Refusal>,
+    ) -> Result<(u64, Option<Error>)> {
+        let mut steps = Vec::new();
+        let mut stopped = None;
+        let mut state = self.open()?;
+        let now = self.clock.now();
+        for _ in 0..STEPS_PER_LOCK {
+            let Some((key, rest)) = keys.split_first() else { break };
+            let step = match decide(&state.queue, now, *key) {
+                Ok(event) => self.commit(&mut state, now, event).map(Some),
+                // Somebody else was faster with this one.
+                Err(Refusal::NotDead) => Ok(None),
+                Err(refusal) => Err(Error::refused(refusal, &self.name)),
+            };
+            match step {
+                Ok(step) => steps.extend(step),
+                Err(error) => {
+                    stopped = Some(error);
+                    break;
+                }
+            }
+            *keys = rest;
+        }
+        drop(state);
+        let done = steps.len() as u64;
+        for step in steps {
+            step.finish(&self.keep);
+        }
+        Ok((done, stopped))
+    }
+
+    /// What there is to show of a message before its letter is opened. Nothing as long as it is not
+    /// durable: its sender does not know yet that it was sent.
+    fn found(&self, now: Time, view: &View<'_, K::Slip>) -> Option<Found<K>> {
+        if self.keep.not_before(view.payload).is_some() {
+            return None;
+        }
+        Some(Found {
             id: view.id.into(),
-            letter: Arc::clone(view.payload),
+            pinned: self.keep.pin(view.payload),
             phase: view.phase,
             delivery_count: view.attempts,
             receivable_in: if view.dead.is_some() { Duration::ZERO } else { view.due.since(now) },
@@ -115,20 +150,29 @@ impl<B> Room<B> {
                 at: self.clock.wall_at(now).before(now.since(dead.at)),
                 order: dead.order,
             }),
-        }
+        })
+    }
+
+    fn open_letter(&self, found: Found<K>) -> Result<Record<K::Body>> {
+        let fetched = self.keep.fetch(found.pinned)?;
+        Ok(Record {
+            id: found.id,
+            letter: fetched.letter,
+            phase: found.phase,
+            delivery_count: found.delivery_count,
+            receivable_in: found.receivable_in,
+            last_error: fetched.damage.or(found.last_error),
+            death: found.death,
+        })
     }
 }
 
-fn find<'q, B>(
-    queue: &'q Letters<B>,
-    now: Time,
-    id: &MessageId,
-) -> Option<View<'q, Arc<Letter<B>>>> {
+fn find<'q, S>(queue: &'q Queue<S>, now: Time, id: &MessageId) -> Option<View<'q, S>> {
     let id = Id(id.as_ulid()?);
     queue.in_slot(now, ulid::slot(id)).filter(|view| view.id == id)
 }
 
-fn select<B>(queue: &Letters<B>, now: Time, which: &Selection, name: &Name) -> Result<Vec<Key>> {
+fn select<S>(queue: &Queue<S>, now: Time, which: &Selection, name: &Name) -> Result<Vec<Key>> {
     let all = queue.iter_dead(now);
     Ok(match which {
         Selection::All => all.map(|view| view.key).collect(),

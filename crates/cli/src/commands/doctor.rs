@@ -1,0 +1,192 @@
+//! `mailbox doctor`: looks at a journal that nobody has open, and saves what can be read.
+
+use std::fmt::Write;
+use std::path::Path;
+use std::sync::Arc;
+
+use mailbox::backends::journal::disk::{Disk, RealDisk};
+use mailbox::backends::journal::doctor::{
+    MailboxReport, Problem, Repaired, Report, ShardReport, examine, repair,
+};
+use mailbox::{ErrorKind, Result};
+use serde::Serialize;
+
+use crate::args::Doctor;
+use crate::exit::Outcome;
+use crate::output;
+
+/// Problems that are printed one by one for people; `--json` has all of them.
+const SHOWN: usize = 50;
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Document<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    report: Option<&'a Report>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    repaired: Option<&'a Repaired>,
+}
+
+pub(super) fn run(args: &Doctor) -> Result<Outcome> {
+    let disk: Arc<dyn Disk> = Arc::new(RealDisk::new());
+    let report = match examine(&args.path, &disk) {
+        // A repair that was cut short at its very end has left no journal under this name.
+        Err(error) if error.kind() == ErrorKind::NotFound && args.repair => {
+            let repaired = repair(&args.path, args.into.as_deref(), &disk).map_err(|_| error)?;
+            return show(args, None, Some(&repaired)).map(|()| Outcome::Done);
+        }
+        report => report?,
+    };
+    if report.sound || !args.repair {
+        show(args, Some(&report), None)?;
+        if report.sound && args.repair {
+            output::say("nothing to repair");
+        }
+        let is_sound = report.sound;
+        return Ok(if is_sound { Outcome::Done } else { Outcome::Found(ErrorKind::Integrity) });
+    }
+    let repaired = repair(&args.path, args.into.as_deref(), &disk)?;
+    show(args, Some(&report), Some(&repaired))?;
+    Ok(Outcome::Done)
+}
+
+fn show(args: &Doctor, report: Option<&Report>, repaired: Option<&Repaired>) -> Result<()> {
+    if args.json {
+        return output::print_json(&Document { report, repaired });
+    }
+    let mut text = String::new();
+    if let Some(report) = report {
+        describe(report, args.repair, &mut text);
+    }
+    if let Some(repaired) = repaired {
+        describe_repair(repaired, &mut text);
+    }
+    output::print(&text)
+}
+
+/// Writing to a string does not fail.
+macro_rules! line {
+    ($text:expr, $($words:tt)*) => {
+        let _ = writeln!($text, $($words)*);
+    };
+}
+
+fn describe(report: &Report, is_repaired: bool, text: &mut String) {
+    let state = if report.sound { "sound" } else { "DAMAGED" };
+    line!(text, "{}: {state}", report.path.display());
+    for shard in &report.shards {
+        describe_shard(shard, text);
+    }
+    if !report.problems.is_empty() {
+        line!(text, "\nproblems:");
+    }
+    for problem in report.problems.iter().take(SHOWN) {
+        line!(text, "  {}", told(problem));
+    }
+    let unshown = report.problems.len().saturating_sub(SHOWN) as u64 + report.further_problems;
+    if unshown > 0 {
+        line!(text, "  and {unshown} more");
+    }
+    if !report.remarks.is_empty() {
+        line!(text, "\nremarks:");
+    }
+    for remark in report.remarks.iter().take(SHOWN) {
+        line!(text, "  {}{}: {}", remark.file, at(remark.offset), remark.what);
+    }
+    if !report.sound {
+        line!(
+            text,
+            "\n{} records are lost, and {} messages are known but cannot be read",
+            report.lost_records,
+            report.unreadable_messages
+        );
+    }
+    if !report.sound && !is_repaired {
+        line!(
+            text,
+            "`mailbox doctor {} --repair` saves what can be read, and keeps the damaged journal",
+            report.path.display()
+        );
+    }
+}
+
+fn describe_shard(shard: &ShardReport, text: &mut String) {
+    let ended = if shard.closed { "closed in order" } else { "not closed in order" };
+    line!(text, "\nshard {}: {ended}, last record {}", shard.shard, shard.last_lsn);
+    let heading = ["segment", "bytes", "records", "batches", "live bytes", "state"];
+    let mut rows = vec![heading.map(str::to_owned).to_vec()];
+    rows.extend(shard.segments.iter().map(|segment| {
+        vec![
+            segment.file.clone(),
+            segment.bytes.to_string(),
+            segment.records.to_string(),
+            segment.batches.to_string(),
+            segment.live_bytes.to_string(),
+            segment.state.as_str().to_owned(),
+        ]
+    }));
+    text.push_str(&output::table(&rows));
+    if shard.mailboxes.is_empty() {
+        return;
+    }
+    let heading = ["mailbox", "live", "delayed", "invisible", "dead", "bytes", "keys", "rules"];
+    let mut rows = vec![heading.map(str::to_owned).to_vec()];
+    rows.extend(shard.mailboxes.iter().map(mailbox_row));
+    text.push_str(&output::table(&rows));
+}
+
+fn mailbox_row(mailbox: &MailboxReport) -> Vec<String> {
+    let name = mailbox.name.clone().unwrap_or_else(|| format!("(number {})", mailbox.number));
+    let rules: Vec<String> =
+        mailbox.policy.iter().map(|(rule, value)| format!("{rule}={value}")).collect();
+    vec![
+        name,
+        mailbox.live.to_string(),
+        mailbox.delayed.to_string(),
+        mailbox.invisible.to_string(),
+        mailbox.dead.to_string(),
+        mailbox.bytes.to_string(),
+        mailbox.keys.to_string(),
+        if rules.is_empty() { "default".to_owned() } else { rules.join(" ") },
+    ]
+}
+
+fn told(problem: &Problem) -> String {
+    let mut text = format!("{}{}: {}", problem.file, at(problem.offset), problem.what);
+    if let Some(lost) = problem.lost {
+        let _ = write!(text, "; records {} to {} are lost", lost.from, lost.to);
+    }
+    text
+}
+
+fn at(offset: Option<u64>) -> String {
+    offset.map_or_else(String::new, |offset| format!(" at offset {offset}"))
+}
+
+fn describe_repair(repaired: &Repaired, text: &mut String) {
+    line!(text, "\nrepaired: {}", repaired.path.display());
+    line!(text, "  {} mailboxes, {} messages saved", repaired.mailboxes, repaired.messages);
+    line!(
+        text,
+        "  {} messages cannot be read: they are dead letters with the reason integrity",
+        repaired.unreadable
+    );
+    line!(text, "  {} idempotency keys saved", repaired.keys);
+    line!(
+        text,
+        "  {} records lost: messages that were only sent there are gone, and those that were \
+         acknowledged there may be delivered again",
+        repaired.lost_records
+    );
+    for name in &repaired.renamed {
+        line!(text, "  a mailbox whose name is lost is now called {name}");
+    }
+    if repaired.new_secret {
+        line!(text, "  the secret is lost: receipt handles from before do not work any more");
+    }
+    line!(text, "the damaged journal is kept: {}", shown(&repaired.original));
+}
+
+fn shown(path: &Path) -> String {
+    path.display().to_string()
+}

@@ -1,0 +1,69 @@
+//! Real faults against the journal: kills, power cuts, full disks and failing syncs, each followed
+//! by an audit of every message. One line per experiment; the exit code says whether every promise
+//! was kept.
+//!
+//! Then the experiments are put to the test themselves: with a bug switched on in the journal each
+//! must report a violation. Those that cannot run on this machine say so; with `CI=true` that is a
+//! failure.
+//!
+//! `FAULTS_SCALE` makes everything longer, `FAULTS_SEED` repeats the choices of an earlier run (not
+//! its timing). Arguments are names of experiments: `kill`, `power`, `full`, `sync`, `self-test`.
+
+mod audit;
+mod child;
+mod cutter;
+mod event;
+mod evidence;
+mod experiments;
+mod full;
+mod kill;
+mod ledger;
+mod letters;
+mod mount;
+mod power;
+mod random;
+mod report;
+mod scene;
+mod subject;
+mod sync_failure;
+mod violation;
+mod worker;
+
+use std::process::ExitCode;
+
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::child::Orders;
+use crate::report::say;
+
+/// Exit code of a wrong command line.
+const USAGE: u8 = 2;
+/// Exit code after Ctrl-C.
+const INTERRUPTED: u8 = 130;
+
+#[tokio::main(worker_threads = 2)]
+async fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(("child", rest)) = arguments.split_first().map(|(first, rest)| (&**first, rest)) {
+        let Some(orders) = Orders::parse(rest) else { return ExitCode::from(USAGE) };
+        return child::run(orders).await;
+    }
+    // Everything that must be undone is undone by dropping the experiments.
+    tokio::select! {
+        code = experiments::run(&arguments) => code,
+        () = told_to_stop() => {
+            say("interrupted");
+            ExitCode::from(INTERRUPTED)
+        }
+    }
+}
+
+/// Waits for Ctrl-C or SIGTERM.
+async fn told_to_stop() {
+    let mut interrupt = signal(SignalKind::interrupt()).expect("the signal can be watched");
+    let mut terminate = signal(SignalKind::terminate()).expect("the signal can be watched");
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+}

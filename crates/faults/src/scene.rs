@@ -1,0 +1,106 @@
+//! What every experiment needs to know, and a folder that goes away with it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use mailbox::backends::journal::Bug;
+use tokio::process::Command;
+
+use crate::child::Orders;
+use crate::letters::Letters;
+use crate::random::Random;
+use crate::subject::Setup;
+
+/// Numbers that one worker may use for its messages.
+const NUMBERS: u64 = 1 << 32;
+
+/// How the experiments are run.
+#[derive(Debug, Clone)]
+pub(crate) struct Scene {
+    /// This program: workers are the same one.
+    pub(crate) program: PathBuf,
+    /// Seed of the run.
+    pub(crate) seed: u64,
+    /// A bug that is switched on; the experiment ends when it is noticed.
+    pub(crate) planted: Option<Bug>,
+}
+
+impl Scene {
+    /// How messages look in this run.
+    pub(crate) fn letters(&self) -> Letters {
+        Letters { seed: self.seed, plain: false }
+    }
+
+    /// Whether the first violation ends the experiment.
+    pub(crate) fn stops_early(&self) -> bool {
+        self.planted.is_some()
+    }
+
+    /// The setup of the journal number `journal`: segments small, of several sizes, in one log or
+    /// in two.
+    pub(crate) fn setup(&self, journal: u64) -> Setup {
+        let segment_len = [64, 128, 256][(journal % 3) as usize] * 1024;
+        Setup { segment_len, shards: 1 + (journal % 2) as u16, planted: self.planted }
+    }
+
+    /// The orders of worker number `worker`; no two use the same numbers for messages.
+    pub(crate) fn orders(&self, dir: &Path, worker: u64, setup: Setup) -> Orders {
+        Orders { dir: dir.to_owned(), seed: self.seed, first: worker * NUMBERS, setup }
+    }
+
+    /// A worker's command.
+    pub(crate) fn command(&self, orders: &Orders) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(orders.arguments());
+        command
+    }
+
+    /// The random numbers of an experiment.
+    pub(crate) fn random(&self, experiment: &str) -> Random {
+        let number = experiment.bytes().fold(0, |sum: u64, byte| sum * 31 + u64::from(byte));
+        Random::of(self.seed, number)
+    }
+}
+
+/// Waits to the microsecond, as far as the machine allows; the runtime's timer counts milliseconds.
+pub(crate) async fn wait(time: Duration) {
+    let waiting = tokio::task::spawn_blocking(move || std::thread::sleep(time));
+    waiting.await.expect("sleeping does not panic");
+}
+
+/// A folder of its own, removed with everything in it unless it is kept for a look.
+#[derive(Debug)]
+pub(crate) struct Folder {
+    path: PathBuf,
+    kept: bool,
+}
+
+impl Folder {
+    /// Makes one in `parent`.
+    pub(crate) fn new(parent: &Path) -> std::io::Result<Self> {
+        let name = format!("mailbox-faults-{}-{:016x}", std::process::id(), Random::fresh_seed());
+        let path = parent.join(name);
+        fs::create_dir_all(&path)?;
+        Ok(Self { path, kept: false })
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// It stays when everything is over: something in it is wrong.
+    pub(crate) fn keep(&mut self) {
+        self.kept = true;
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if !self.kept {
+            // There is nobody to tell, and nothing depends on it.
+            let _ = fs::remove_dir_all(&self.path);
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! A worker as its parent sees it: a process, and a ledger of what it said. Invariant: the process
+//! does not outlive the value, and its ledger is complete once it has been stopped.
+
+use std::fmt;
+use std::io;
+use std::process::Stdio;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::event::Event;
+use crate::ledger::Ledger;
+
+/// How long anything may take that should take milliseconds.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A running worker.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    child: Child,
+    // A worker ends when its standard input does. Not left to `Child`, which closes it to wait.
+    input: Option<ChildStdin>,
+    reader: JoinHandle<io::Result<()>>,
+    shared: Arc<Shared>,
+    progress: watch::Receiver<Progress>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    // Held for one line at a time, and when the power goes: what was read before counts.
+    said: Mutex<Said>,
+}
+
+/// All that a worker has said.
+#[derive(Debug)]
+pub(crate) struct Said {
+    /// What it tried and what was answered.
+    pub(crate) ledger: Ledger,
+    /// Failures that it reported while answers still counted, and after.
+    pub(crate) failures: Vec<Failure>,
+    /// Its lines, for a look.
+    pub(crate) lines: String,
+    certain: bool,
+}
+
+/// A failure that a worker reported.
+#[derive(Debug, Clone)]
+pub(crate) struct Failure {
+    /// It came before the power was cut.
+    pub(crate) certain: bool,
+    /// Which call.
+    pub(crate) call: String,
+    /// The kind of error.
+    pub(crate) kind: String,
+    /// What it said.
+    pub(crate) text: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}: {}", self.call, self.kind, self.text)
+    }
+}
+
+/// How far a worker has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    Started,
+    Acked,
+    Ended,
+}
+
+/// Most failures that are kept; more tell nothing new.
+const FAILURES: usize = 1000;
+/// Most bytes of lines that are kept.
+const LINES_LEN: usize = 4 << 20;
+
+impl Worker {
+    /// Starts a worker that continues `ledger`.
+    pub(crate) fn start(mut command: Command, ledger: Ledger) -> io::Result<Self> {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+        let mut child = command.spawn()?;
+        let input = child.stdin.take();
+        let output = child.stdout.take().expect("standard output is a pipe");
+        let said =
+            Mutex::new(Said { ledger, failures: Vec::new(), lines: String::new(), certain: true });
+        let shared = Arc::new(Shared { said });
+        let (sender, progress) = watch::channel(Progress::Started);
+        let reader = tokio::spawn(read(output, Arc::clone(&shared), sender));
+        Ok(Self { child, input, reader, shared, progress })
+    }
+
+    /// Waits until the first send or deletion was answered; false if the worker ended before that,
+    /// or took too long.
+    pub(crate) async fn first_ack(&mut self) -> bool {
+        let acked = self.progress.wait_for(|progress| *progress != Progress::Started);
+        match tokio::time::timeout(PATIENCE, acked).await {
+            Ok(Ok(progress)) => *progress == Progress::Acked,
+            _ => false,
+        }
+    }
+
+    /// From now on no answer counts: the power is about to go.
+    pub(crate) fn doubt(&self) {
+        self.shared.said().certain = false;
+    }
+
+    /// Kills it (SIGKILL) and returns all that it said.
+    pub(crate) async fn kill(mut self) -> io::Result<Said> {
+        // An error means that it has ended by itself, which is as good.
+        let _ = self.child.start_kill();
+        self.end().await
+    }
+
+    /// Waits until it ends by itself, at most for `limit`; false if it had to be stopped. Works
+    /// also if it is the child of a tracer.
+    pub(crate) async fn finish(mut self, limit: Duration) -> io::Result<(Said, bool)> {
+        let in_time = tokio::time::timeout(limit, self.child.wait()).await.is_ok();
+        drop(self.input.take());
+        Ok((self.end().await?, in_time))
+    }
+
+    async fn end(mut self) -> io::Result<Said> {
+        let ended = tokio::time::timeout(PATIENCE, self.child.wait()).await;
+        ended.map_err(|_| io::Error::other("the worker does not end"))??;
+        let read = tokio::time::timeout(PATIENCE, &mut self.reader).await;
+        read.map_err(|_| io::Error::other("the worker's output does not end"))?
+            .map_err(io::Error::other)??;
+        let shared = Arc::into_inner(self.shared).expect("the reader has ended");
+        Ok(shared.said.into_inner().expect("nobody panics while noting"))
+    }
+}
+
+impl Shared {
+    fn said(&self) -> MutexGuard<'_, Said> {
+        self.said.lock().expect("nobody panics while noting")
+    }
+}
+
+/// Notes line by line; a last line that was cut off in the middle was not said.
+async fn read(
+    output: ChildStdout,
+    shared: Arc<Shared>,
+    progress: watch::Sender<Progress>,
+) -> io::Result<()> {
+    let mut output = BufReader::with_capacity(1 << 16, output);
+    let mut line = String::new();
+    loop {
+        line.clear();
+        if output.read_line(&mut line).await? == 0 || !line.ends_with('\n') {
+            break;
+        }
+        let Some(event) = Event::parse(line.trim_end()) else {
+            return Err(io::Error::other(format!("a worker said {line:?}")));
+        };
+        let is_ack = matches!(event, Event::Sent(_) | Event::Deleted(_));
+        shared.said().note(event, &line);
+        if is_ack && *progress.borrow() == Progress::Started {
+            progress.send_replace(Progress::Acked);
+        }
+    }
+    progress.send_replace(Progress::Ended);
+    Ok(())
+}
+
+impl Said {
+    fn note(&mut self, event: Event, line: &str) {
+        if self.lines.len() < LINES_LEN {
+            self.lines.push_str(if self.certain { "" } else { "after the cut: " });
+            self.lines.push_str(line);
+        }
+        self.ledger.note(&event, self.certain);
+        if let Event::Failed { call, kind, text } = event
+            && self.failures.len() < FAILURES
+        {
+            self.failures.push(Failure { certain: self.certain, call, kind, text });
+        }
+    }
+}

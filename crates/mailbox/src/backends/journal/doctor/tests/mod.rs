@@ -1,0 +1,5 @@
+//! The doctor against journals that were damaged at random, and what it does step by step.
+
+mod damage;
+mod scenes;
+mod steps;

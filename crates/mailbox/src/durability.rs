@@ -1,0 +1,49 @@
+//! How far a message is safe when its send returns, under names that promise no more than is kept.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::error::{Error, Result};
+
+/// What a send waits for before it says that a message is kept (D2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Durability {
+    /// Nothing: messages end with the process. What a memory backend has.
+    #[default]
+    Memory,
+    /// The operating system has it: messages survive the end of the process, not a power cut.
+    OsBuffered,
+    /// The disk has it: messages survive a power cut.
+    Fsync,
+}
+
+impl Durability {
+    /// The name by which it is known everywhere.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::OsBuffered => "os-buffered",
+            Self::Fsync => "fsync",
+        }
+    }
+}
+
+impl fmt::Display for Durability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Durability {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "fsync" => Ok(Self::Fsync),
+            "os-buffered" => Ok(Self::OsBuffered),
+            _ => Err(Error::invalid("durability", format_args!("{text:?}"), "fsync, os-buffered")),
+        }
+    }
+}
