@@ -32,19 +32,20 @@ const ALL: [(Experiment, u64); 5] = [
 
 /// Which bug which experiment must notice, with the number of faults it has for that, and by what.
 /// A kill takes nothing away that the operating system has: bugs about the disk need power cuts.
-const SELF_TESTS: [(Experiment, Bug, u64, Symptom); 6] = [
+/// Two bugs cannot be seen here, and are seen on the simulated disk: a directory that is not synced,
+/// because ext4 writes the names of two spare segments before either is used; and a failed sync that
+/// is ignored, because what `strace` fails was not lost, and the next sync writes it.
+const SELF_TESTS: [(Experiment, Bug, u64, Symptom); 4] = [
     (Experiment::Kill, Bug::AckNotWritten, 20, Symptom::BackAgain),
     (Experiment::Power, Bug::AckNotWritten, 20, Symptom::BackAgain),
-    (Experiment::Power, Bug::AnswerBeforeSync, 40, Symptom::Loss),
-    (Experiment::Power, Bug::NoDirSync, 60, Symptom::Loss),
+    (Experiment::Power, Bug::AnswerBeforeSync, 60, Symptom::Loss),
     (Experiment::FullTmpfs, Bug::NoReserve, 6, Symptom::Any),
-    (Experiment::Sync, Bug::SyncFailureIgnored, 6, Symptom::Any),
 ];
 
 /// What a planted bug must lead to; something else may be an accident of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Symptom {
-    /// Deleted messages are there again.
+    /// Deleted messages are there again, or in the way of others, so that the journal refuses.
     BackAgain,
     /// Messages are lost, or the journal does not open.
     Loss,
@@ -55,7 +56,7 @@ enum Symptom {
 impl Symptom {
     fn is_in(self, outcome: &Outcome) -> bool {
         match self {
-            Self::BackAgain => outcome.tally.back_again > 0,
+            Self::BackAgain => outcome.tally.back_again + outcome.tally.refused_opens > 0,
             Self::Loss => outcome.tally.lost + outcome.tally.refused_opens > 0,
             Self::Any => !outcome.is_clean(),
         }

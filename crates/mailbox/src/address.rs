@@ -17,7 +17,8 @@ use crate::name::Name;
 /// |---|---|
 /// | `memory://name` | the mailbox of that name that the whole process shares |
 /// | `memory://place/name` | a mailbox of one memory backend of this process |
-/// | `journal:path/name`, `dir:path/name`, `redis://host:port/name`, ... | planned |
+/// | `journal:path/name`, `journal:///path/name` | a mailbox of the journal in that directory |
+/// | `dir:path/name`, `redis://host:port/name`, ... | planned |
 ///
 /// Only the form is checked here; what place and options mean is the backend's.
 #[derive(Clone, PartialEq, Eq)]

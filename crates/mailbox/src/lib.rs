@@ -90,7 +90,7 @@
 //! | `durability=fsync` | a send waits for the disk; the default |
 //! | `durability=os-buffered` | it waits for the operating system: no help against a power cut |
 //! | `ack=durable` | settling waits as a send does; the default |
-//! | `ack=lazy` | it does not: a crash may bring back what was just acknowledged |
+//! | `ack=lazy` | ack, nack and extend do not: a crash may bring back what was just acknowledged |
 //!
 //! [`Stats::durability`] shows which [`Durability`] a mailbox has.
 //!

@@ -66,7 +66,8 @@ where
     }
 
     /// The mailbox at `address`; see [`Address`] for the grammar. `memory://name` is shared by
-    /// everybody in this process.
+    /// everybody in this process, and so is the journal of `journal:path/name`, which is let go of
+    /// with the last of its mailboxes.
     ///
     /// # Errors
     /// `InvalidParameter` for a bad address or an unknown scheme; `Unsupported` for a scheme whose

@@ -1,6 +1,15 @@
 //! What the documents say about the code is so.
 
+#[cfg(feature = "journal")]
+use std::sync::Arc;
+
+#[cfg(feature = "journal")]
+use mailbox::backends::journal::disk::SimDisk;
+#[cfg(feature = "journal")]
+use mailbox::backends::journal::{JournalBackend, JournalConfig};
+#[cfg(feature = "journal")]
 use mailbox::backends::memory::MemoryBackend;
+#[cfg(feature = "journal")]
 use mailbox::{Abilities, Backend, Mailbox};
 
 const README: &str = include_str!("../../../../README.md");
@@ -26,19 +35,35 @@ fn the_readme_names_every_example() {
     }
 }
 
+/// The crate docs open a path of their own; the rest is compiled and run there.
 #[test]
-fn the_abilities_in_the_crate_docs_are_those_of_the_backends() {
+fn the_journal_of_the_readme_is_the_example_of_the_crate_docs() {
+    let (_, block) = README.split_once("```rust\nuse mailbox::backends::journal").unwrap();
+    let (block, _) = block.split_once("```").unwrap();
+    let block = format!("use mailbox::backends::journal{block}").replace("\"data\"", "&path");
+    let lines = block.lines().map(|line| format!("//! {line}").trim_end().to_owned() + "\n");
+    let lines: String = lines.collect();
+    assert!(CRATE_DOCS.contains(&lines), "not in the crate docs:\n{lines}");
+}
+
+#[cfg(feature = "journal")]
+#[tokio::test]
+async fn the_abilities_in_the_crate_docs_are_those_of_the_backends() {
     let memory = MemoryBackend::new().abilities().clone();
     let local = Mailbox::<()>::local("any").unwrap().abilities().clone();
-    for row in rows(&memory, &local) {
+    let config = JournalConfig::default().with_disk(Arc::new(SimDisk::new()));
+    let journal = JournalBackend::open_with("readme", config).await.unwrap();
+    for row in rows(&[&memory, &local, journal.abilities()]) {
         assert!(CRATE_DOCS.contains(&format!("//! {row}\n")), "not in the crate docs: {row}");
     }
 }
 
-fn rows(memory: &Abilities, local: &Abilities) -> Vec<String> {
+#[cfg(feature = "journal")]
+fn rows(homes: &[&Abilities]) -> Vec<String> {
     let yes_no = |ability: bool| if ability { "yes" } else { "no" }.to_owned();
     let row = |what: &str, of: &dyn Fn(&Abilities) -> String| {
-        format!("| {what} | {} | {} |", of(memory), of(local))
+        let cells: Vec<String> = homes.iter().map(|home| of(home)).collect();
+        format!("| {what} | {} |", cells.join(" | "))
     };
     vec![
         row("`durable`", &|it| yes_no(it.durable)),

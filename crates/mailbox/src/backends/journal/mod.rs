@@ -51,7 +51,7 @@ use crate::name::Name;
 use crate::options::ReceiveOptions;
 
 use keep::{JournalKeep, is_not_yet};
-use shard::log::Entry;
+use shard::log::{Commit, Entry};
 use shard::{JournalRoom, Shard, Use, compact};
 
 pub use config::{JournalConfig, Settling};
@@ -169,6 +169,26 @@ impl JournalBackend {
         Ok(room)
     }
 
+    /// Takes a mailbox away, and notes it, in one step: whoever asked may be gone before the next.
+    fn remove_room(&self, mailbox: &Name) -> Result<Option<(Arc<JournalRoom>, Arc<Commit>)>> {
+        let mut rooms = self.rooms.write();
+        if rooms.closed {
+            return Err(Error::closed(mailbox));
+        }
+        let Some(room) = rooms.by_name.get(mailbox).map(Arc::clone) else { return Ok(None) };
+        let (number, shard) = (room.number(), &room.keep.shard);
+        let kind = format::record::Kind::Removed;
+        let entry = Entry { mailbox: number, kind, fact: &[], letter: None };
+        // Under its lock: nothing may be written about it behind this record.
+        let commit = room.end_after(ErrorKind::NotFound, |_| {
+            let (_, commit) = shard.append(entry, Use::Settle)?;
+            shard.remove_room(number);
+            Ok(commit)
+        })?;
+        rooms.by_name.remove(mailbox);
+        Ok(Some((room, commit)))
+    }
+
     fn fittings(&self, number: u32) -> Fittings {
         Fittings {
             clock: self.clock.clone(),
@@ -266,7 +286,10 @@ impl Drop for JournalBackend {
     /// Threads write what waits, and end by themselves.
     fn drop(&mut self) {
         self.shards.iter().for_each(|shard| shard.abandon());
-        opening::is_gone(&self.path);
+        // Somebody else may have it open by now, if it was closed.
+        if !self.rooms.get_mut().closed {
+            opening::is_gone(&self.path);
+        }
     }
 }
 
@@ -379,25 +402,11 @@ impl Backend for JournalBackend {
     }
 
     async fn remove(&self, mailbox: &Name) -> Result<bool> {
-        self.known(mailbox)?;
-        let Some(room) = self.rooms.write().by_name.remove(mailbox) else { return Ok(false) };
-        room.end(ErrorKind::NotFound);
-        let shard = &room.keep.shard;
-        let entry = Entry {
-            mailbox: room.number(),
-            kind: format::record::Kind::Removed,
-            fact: &[],
-            letter: None,
+        let shard = &self.shards[shard_of(mailbox, self.shards.len())];
+        let remove = || self.remove_room(mailbox);
+        let Some((room, commit)) = with_space(shard, Use::Settle, CHANGE_LEN, remove).await? else {
+            return Ok(false);
         };
-        // Under its lock: compaction must write nothing about it behind this record.
-        let append = || {
-            room.with_queue_of(|_| {
-                let (_, commit) = shard.append(entry, Use::Settle)?;
-                shard.remove_room(room.number());
-                Ok(commit)
-            })
-        };
-        let commit = with_space(shard, Use::Settle, CHANGE_LEN, append).await?;
         let places: Vec<_> =
             room.with_queue_of(|queue| queue.keepsakes().map(|kept| *kept.payload).collect());
         shard.release(places);
@@ -416,13 +425,12 @@ impl Backend for JournalBackend {
         let (shards, path) = (self.shards.clone(), self.path.clone());
         let close = move || {
             let closed: Vec<Result<()>> = shards.iter().map(|shard| shard.close()).collect();
+            // They are needed until the index is written, whoever is gone by then.
+            drop(rooms);
             opening::is_gone(&path);
             closed.into_iter().collect::<Result<()>>()
         };
-        // Its rooms are needed until the index is written.
-        let closed = off_the_runtime(close).await?;
-        drop(rooms);
-        closed
+        off_the_runtime(close).await?
     }
 }
 

@@ -263,6 +263,21 @@ impl<K: Keep> Room<K> {
         self.number
     }
 
+    /// Ends it, if the last thing that happens to it can be done.
+    pub(crate) fn end_after<R>(
+        &self,
+        kind: ErrorKind,
+        last: impl FnOnce(&mut Queue<K::Slip>) -> Result<R>,
+    ) -> Result<R> {
+        let mut state = self.open()?;
+        let done = last(&mut state.queue)?;
+        state.ended.get_or_insert(kind);
+        let wakers = state.waiters.notify_all(self.clock.now());
+        drop(state);
+        wakers.into_iter().for_each(Waker::wake);
+        Ok(done)
+    }
+
     /// Shows its queue to whoever keeps it, under the lock, even after it has ended.
     pub(crate) fn with_queue_of<R>(&self, look: impl FnOnce(&mut Queue<K::Slip>) -> R) -> R {
         look(&mut self.state.lock().queue)

@@ -21,7 +21,7 @@ use crate::backends::journal::shard::replay::Replay;
 use crate::backends::journal::shard::segment::{UNFINISHED, Workshop, read_all};
 use crate::backends::journal::shard::{Denied, JournalRoom, Shard};
 use crate::durability::Durability;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// The name of the index.
 const INDEX: &str = "index";
@@ -108,8 +108,10 @@ impl Shard {
     }
 
     fn write_index(&self, mut head: IndexHead) -> Result<()> {
-        let rooms: Vec<Arc<JournalRoom>> =
-            self.rooms.read().values().filter_map(std::sync::Weak::upgrade).collect();
+        let rooms: Option<Vec<Arc<JournalRoom>>> =
+            self.rooms.read().values().map(std::sync::Weak::upgrade).collect();
+        // An index without one of them would be the end of it.
+        let rooms = rooms.ok_or_else(|| Error::new(ErrorKind::Internal, "a mailbox is gone"))?;
         head.rooms = u32::try_from(rooms.len()).unwrap_or(u32::MAX);
         let path = self.workshop.dir.join(INDEX);
         let unfinished = self.workshop.dir.join(format!("{INDEX}{UNFINISHED}"));
