@@ -29,6 +29,30 @@
 //! [`nack`](Message::nack) or [`reject`](Message::reject). A message that is dropped unsettled, by
 //! a worker that crashes for example, comes back by itself.
 //!
+//! [`receive`](Mailbox::receive) takes one message and does not wait. A consumer that waits, and
+//! takes several at once:
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> mailbox::Result<()> {
+//! # use std::time::Duration;
+//! # use mailbox::{Mailbox, ReceiveOptions};
+//! # let jobs: Mailbox<String> = Mailbox::memory("jobs")?;
+//! # jobs.send("resize cat.png".to_owned()).await?;
+//! let several = ReceiveOptions::new().with_max_messages(10).with_wait(Duration::from_secs(20));
+//! loop {
+//!     for message in jobs.receive_with(several.clone()).await? {
+//!         println!("working on {}", message.body()?);
+//!         message.acknowledge().await?;
+//!     }
+//! #   break;
+//! }
+//! # let stats = jobs.stats().await?;
+//! # println!("{} ready, {} dead, kept by {}", stats.ready, stats.dead, stats.durability);
+//! # assert_eq!(stats.live(), 0);
+//! # Ok(()) }
+//! ```
+//!
 //! # Another home
 //!
 //! The home is the line that makes the mailbox; everything else stays.
@@ -82,7 +106,9 @@
 //! ```
 //!
 //! `Mailbox::open("journal:data/jobs")` is the mailbox `jobs` in the journal in the directory
-//! `data`; everybody in this process who opens it by address shares it. Two options can be said
+//! `data`; `journal:/data/jobs` and `journal:///data/jobs` are in the directory `/data`. Everybody
+//! in this process who opens it by address shares it; one that was opened with
+//! `JournalBackend::open` cannot be opened by address at the same time. Two options can be said
 //! behind a `?`, joined by `&`:
 //!
 //! | Option | What it does |
@@ -93,6 +119,10 @@
 //! | `ack=lazy` | ack, nack and extend do not: a crash may bring back what was just acknowledged |
 //!
 //! [`Stats::durability`] shows which [`Durability`] a mailbox has.
+//!
+//! To stop, [`close`](Mailbox::close) each mailbox that was opened by address (the last one closes
+//! the journal), or close the backend: the next open is quick then. Without that nothing that was
+//! promised is lost; the next open reads the whole log.
 //!
 //! Those are the homes of today. Addresses of the planned ones (`dir:`, `redis:`, `sqs:`, `http:`,
 //! `grpc:`, `oap:`) are understood; opening one gives [`ErrorKind::Unsupported`].

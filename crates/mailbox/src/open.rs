@@ -42,7 +42,8 @@ where
     }
     if address.scheme() == "journal" {
         let backend = journal(address).await?;
-        return Ok(Mailbox::new(backend, address.name().clone()));
+        // The last one that is closed closes the journal.
+        return Ok(Mailbox::new(backend, address.name().clone()).owning_its_backend());
     }
     let scheme = address.scheme();
     Err(match SCHEMES.iter().find(|(known, _)| *known == scheme) {

@@ -261,7 +261,7 @@ where
     /// Closes this handle and its clones: receives that wait, and all later calls, give `Closed`
     /// (W3), also settling messages that are still held: let workers finish first. Messages stay
     /// where the backend keeps them; a backend that was opened for this mailbox alone is closed
-    /// with it.
+    /// with it, and a journal with the last of the mailboxes that were opened in it by address.
     ///
     /// # Errors
     /// Whatever the backend gives while closing; the handle is closed all the same.
@@ -269,6 +269,9 @@ where
     /// # Cancel safety
     /// The handle is closed at the first poll.
     pub async fn close(&self) -> Result<()> {
+        if self.inner.closed.is_cancelled() {
+            return Ok(());
+        }
         self.inner.closed.cancel();
         self.inner.route.close().await
     }

@@ -34,6 +34,7 @@ use std::fmt;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use mailbox_core::{Event, Fingerprint, Key, Policy};
@@ -68,6 +69,9 @@ pub struct JournalBackend {
     clock: Clock,
     shards: Vec<Arc<Shard>>,
     rooms: RwLock<Rooms>,
+    /// How many opened it by address, and have not closed it; the last one closes it for all. 0 if
+    /// it was not opened so.
+    users: AtomicUsize,
 }
 
 struct Rooms {
@@ -167,6 +171,16 @@ impl JournalBackend {
         }
         rooms.by_name.insert(mailbox.clone(), Arc::clone(&room));
         Ok(room)
+    }
+
+    /// Ends when everything that was noted so far is on the disk.
+    async fn write_out(&self) -> Result<()> {
+        for shard in &self.shards {
+            if let Some(commit) = shard.so_far() {
+                commit.wait().await?;
+            }
+        }
+        Ok(())
     }
 
     /// Takes a mailbox away, and notes it, in one step: whoever asked may be gone before the next.
@@ -414,6 +428,11 @@ impl Backend for JournalBackend {
     }
 
     async fn close(&self) -> Result<()> {
+        let leave = |users: usize| users.checked_sub(1);
+        let users = self.users.fetch_update(Ordering::AcqRel, Ordering::Acquire, leave);
+        if users.is_ok_and(|users| users > 1) {
+            return self.write_out().await;
+        }
         let rooms: Vec<_> = {
             let mut rooms = self.rooms.write();
             if std::mem::replace(&mut rooms.closed, true) {

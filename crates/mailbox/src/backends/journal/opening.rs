@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -55,9 +56,14 @@ pub(super) async fn shared(path: &Path, config: JournalConfig) -> Result<Arc<Jou
             let message = format!("{} is open with other options", path.display());
             return Err(Error::new(ErrorKind::InvalidParameter, message).with_field("address"));
         }
-        return Ok(open);
+        // Not if the last one is closing it at this moment.
+        let join = |users: usize| (users > 0).then_some(users + 1);
+        if open.users.fetch_update(Ordering::AcqRel, Ordering::Acquire, join).is_ok() {
+            return Ok(open);
+        }
     }
     let backend = JournalBackend::open_with(path, config).await?;
+    backend.users.store(1, Ordering::Release);
     shared.retain(|_, open| open.strong_count() > 0);
     shared.insert(backend.path.clone(), Arc::downgrade(&backend));
     Ok(backend)
@@ -74,6 +80,7 @@ pub(super) fn open(path: &Path, config: JournalConfig) -> Result<JournalBackend>
     let disk = Arc::clone(&config.disk);
     disk.create_dir(path).map_err(|error| io_error(path, error))?;
     let path = disk.canonical(path).map_err(|error| io_error(path, error))?;
+    refuse_foreign(&path, &config)?;
     let lock = take_lock(&path, &config)?;
     let meta = match read_meta(&path, &config)? {
         Some(meta) => meta,
@@ -98,6 +105,7 @@ pub(super) fn open(path: &Path, config: JournalConfig) -> Result<JournalBackend>
         clock,
         shards: Vec::new(),
         rooms: RwLock::new(Rooms { by_name: BTreeMap::new(), closed: false }),
+        users: AtomicUsize::new(0),
         config,
     };
     for shard in recovered {
@@ -186,16 +194,25 @@ fn workshop(path: &Path, config: &JournalConfig, meta: &Meta, shard: u16) -> Wor
     }
 }
 
+/// Refuses a directory that holds something else, before anything is put into it.
+fn refuse_foreign(path: &Path, config: &JournalConfig) -> Result<()> {
+    let names = config.disk.list(path).map_err(|error| io_error(path, error))?;
+    let is_own = |name: &String| name == LOCK || name.ends_with(UNFINISHED);
+    match names.iter().find(|name| !is_own(name)) {
+        Some(other) if !names.iter().any(|name| name == META) => {
+            let message = format!(
+                "{} is not a journal, and not empty: there is {other:?} in it",
+                path.display()
+            );
+            Err(Error::new(ErrorKind::InvalidParameter, message).with_field("path"))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Makes a new journal. If this is cut short, the next open begins anew.
 fn create(path: &Path, config: &JournalConfig) -> Result<Meta> {
     let disk = &config.disk;
-    let names = disk.list(path).map_err(|error| io_error(path, error))?;
-    let is_own = |name: &String| name == LOCK || name.ends_with(UNFINISHED);
-    if let Some(other) = names.iter().find(|name| !is_own(name)) {
-        let message =
-            format!("{} is not a journal, and not empty: there is {other:?} in it", path.display());
-        return Err(Error::new(ErrorKind::InvalidParameter, message).with_field("path"));
-    }
     let meta = Meta {
         journal: random(),
         secret: random(),

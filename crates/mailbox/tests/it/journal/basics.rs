@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use mailbox::backends::journal::disk::SimDisk;
 use mailbox::backends::journal::{JournalBackend, JournalConfig};
 use mailbox::{Backend, Durability, ErrorKind, Mailbox, ReceiveOptions};
 
@@ -76,4 +77,51 @@ async fn a_second_opener_is_told_who_has_it() {
     let again = JournalBackend::open_with(dir.path(), small()).await.unwrap();
     drop(again);
     JournalBackend::open_with(dir.path(), small()).await.unwrap().close().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_last_mailbox_opened_by_address_closes_the_journal_for_all() {
+    let dir = tempfile::tempdir().unwrap();
+    let address = |name: &str| format!("journal:{}/{name}", dir.path().join("j").display());
+    let first: Mailbox<u32> = Mailbox::open(&address("first")).await.unwrap();
+    let second: Mailbox<u32> = Mailbox::open(&address("second")).await.unwrap();
+    let third = Mailbox::<u32>::open(&(address("third") + "?ack=lazy")).await;
+    assert_eq!(third.unwrap_err().kind(), ErrorKind::InvalidParameter);
+    first.close().await.unwrap();
+    first.close().await.unwrap();
+    second.send(2).await.unwrap();
+    assert_eq!(first.send(1).await.unwrap_err().kind(), ErrorKind::Closed);
+    let index = dir.path().join("j/shard-00/index");
+    assert!(!index.exists(), "somebody still uses it");
+    second.close().await.unwrap();
+    assert!(index.exists(), "the last one stops it in order");
+    let again: Mailbox<u32> = Mailbox::open(&address("second")).await.unwrap();
+    assert_eq!(again.approximate_count().await.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn what_was_synced_is_not_cut_off_with_what_was_not() {
+    let disk = SimDisk::new();
+    for durability in [Durability::OsBuffered, Durability::Fsync] {
+        let config = small().with_disk(Arc::new(disk.clone())).with_durability(durability);
+        let backend = JournalBackend::open_with("/j", config).await.unwrap();
+        let jobs: Mailbox<String> =
+            Mailbox::new(Arc::<JournalBackend>::clone(&backend), "jobs".parse().unwrap());
+        // As many as fill most of a segment, so that none is moved.
+        for number in 0..26 {
+            jobs.send(format!("job {number:2000}")).await.unwrap();
+        }
+        drop(jobs);
+        backend.close().await.unwrap();
+        let index = std::path::Path::new("/j/shard-00/index");
+        disk.write_file(index, b"gone");
+    }
+    let segment = std::path::Path::new("/j/shard-00/00000001.segment");
+    let bytes = disk.read_file(segment);
+    let third = format!("job {:2000}", 3);
+    let at = bytes.windows(third.len()).position(|window| window == third.as_bytes()).unwrap();
+    disk.flip_bit(segment, at as u64 * 8);
+    let config = small().with_disk(Arc::new(disk.clone()));
+    let refused = JournalBackend::open_with("/j", config).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Integrity, "{refused}");
 }

@@ -1,7 +1,7 @@
 //! Looking at a journal that nobody has open, and saving what can be read of one that is damaged.
 //!
 //! [`examine`] reads every record and every payload, and says what is there and what is wrong. It
-//! changes nothing. [`repair`] puts together a new journal out of everything that can be read;
+//! changes nothing. [`repair()`] puts together a new journal out of everything that can be read;
 //! the damaged one is kept as it is.
 //!
 //! Both take the journal's lock, so that nobody else can open it meanwhile. Both block: call them

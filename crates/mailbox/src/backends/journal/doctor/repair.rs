@@ -28,7 +28,7 @@ const REPAIRING: &str = ".repairing";
 /// their last error says where they were.
 ///
 /// # Errors
-/// As [`examine`](super::examine); `InvalidParameter` if `into` is not empty; `Saturated` if the
+/// As `examine`; `InvalidParameter` if `into` is not empty; `Saturated` if the
 /// disk is full. Then the damaged journal is as it was.
 /// A repair that was cut short at its very end is finished, and nothing else is done; what is then
 /// returned counts what is there.

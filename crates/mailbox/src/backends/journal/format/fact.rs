@@ -176,7 +176,7 @@ impl Room {
     }
 }
 
-/// As [`Room::encode`], of parts that somebody else owns.
+/// Appends the fact about a mailbox: what it is called, and what it knows besides its messages.
 pub(crate) fn encode_room(name: &str, standing: &Standing, out: &mut Vec<u8>) {
     debug_assert!(name.len() <= NAME_LEN, "names are checked before a mailbox is made");
     put_text(name, out);

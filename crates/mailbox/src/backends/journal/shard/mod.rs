@@ -126,6 +126,8 @@ pub(crate) struct Start {
     pub(crate) first_segment: u32,
     pub(crate) epoch: u32,
     pub(crate) next_mailbox: u32,
+    /// The last writer did not sync every batch.
+    pub(crate) unsynced: bool,
 }
 
 impl Shard {
@@ -142,6 +144,7 @@ impl Shard {
         let sealed: u64 = start.segments.iter().filter(|it| *it.0 != active).map(bytes).sum();
         let live: u64 = start.segments.values().map(|segment| segment.live_bytes()).sum();
         let end = position(active, start.resume.offset);
+        let unsynced = start.unsynced;
         let shard = Arc::new(Self {
             workshop: start.workshop,
             durability: config.durability,
@@ -163,7 +166,7 @@ impl Shard {
             threads: Mutex::default(),
             lock: Mutex::new(lock),
         });
-        shard.begin()?;
+        shard.begin(unsynced && config.durability == Durability::Fsync)?;
         Ok(shard)
     }
 
@@ -189,7 +192,13 @@ impl Shard {
     }
 
     /// Writes the record that begins the epoch, before anybody else can write anything.
-    fn begin(&self) -> Result<()> {
+    fn begin(&self, anew: bool) -> Result<()> {
+        if anew && self.log.lock().records_in_segment > 0 {
+            // From here on a gap is damage; in what was written before, it is not. A segment is
+            // read by one rule.
+            caretaker::make_spares(self, &mut Vec::new());
+            self.roll(&mut self.log.lock()).map_err(no_space)?;
+        }
         {
             let mut log = self.log.lock();
             if log.records_in_segment == 0 {
@@ -202,11 +211,7 @@ impl Shard {
         if !self.log.lock().fits_own(record_len(fact.len(), 0)) {
             caretaker::make_spares(self, &mut Vec::new());
         }
-        let appended = self.append_own(Kind::Opened, &fact);
-        appended.map_err(|denied| match denied {
-            Denied::Error(error) => error,
-            Denied::NotYet => full("there is no space for the record of this open"),
-        })?;
+        self.append_own(Kind::Opened, &fact).map_err(no_space)?;
         while committer::write_next(self) {}
         match &self.log.lock().failed {
             Some(error) => Err(error.clone()),
@@ -511,6 +516,13 @@ impl Shard {
             commit.finish(Err(error.clone()));
         }
         self.space.notify_waiters();
+    }
+}
+
+fn no_space(denied: Denied) -> Error {
+    match denied {
+        Denied::Error(error) => error,
+        Denied::NotYet => full("there is no space for the record of this open"),
     }
 }
 

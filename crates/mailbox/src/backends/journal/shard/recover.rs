@@ -152,7 +152,8 @@ fn finish(
     }
     let (first_segment, next_mailbox) = (replay.first_segment, replay.next_mailbox);
     let highest_mailbox = replay.highest_mailbox;
-    let start = Start { workshop, resume, segments, first_segment, epoch, next_mailbox };
+    let unsynced = !replay.synced;
+    let start = Start { workshop, resume, segments, first_segment, epoch, next_mailbox, unsynced };
     Ok(Recovered { start, rooms, highest_mailbox, now })
 }
 
@@ -486,12 +487,17 @@ pub(super) fn missing_segment(workshop: &Workshop, number: u32) -> Error {
 /// The file system said no.
 pub(crate) fn io_error(path: &Path, error: std::io::Error) -> Error {
     let message = format!("{}: {error}", path.display());
-    let kind = match error.kind() {
-        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => ErrorKind::Saturated,
-        std::io::ErrorKind::NotFound => ErrorKind::NotFound,
-        std::io::ErrorKind::PermissionDenied => ErrorKind::Forbidden,
-        _ => ErrorKind::Internal,
-    };
-    let error = Error::new(kind, message).with_source(error);
-    if kind == ErrorKind::Saturated { error.with_field("storage") } else { error }
+    match error.kind() {
+        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
+            Error::new(ErrorKind::Saturated, message).with_field("storage")
+        }
+        std::io::ErrorKind::NotADirectory => {
+            Error::new(ErrorKind::InvalidParameter, message).with_field("path")
+        }
+        std::io::ErrorKind::NotFound => Error::new(ErrorKind::NotFound, message),
+        std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
+            Error::new(ErrorKind::Forbidden, message)
+        }
+        _ => Error::new(ErrorKind::Internal, message),
+    }
 }
