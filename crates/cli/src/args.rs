@@ -33,6 +33,15 @@ pub(crate) struct Args {
     pub(crate) command: Command,
 }
 
+impl Args {
+    /// Whether a program reads what is printed.
+    pub(crate) const fn is_json(&self) -> bool {
+        match &self.command {
+            Command::Doctor(args) => args.json,
+        }
+    }
+}
+
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -44,7 +53,7 @@ pub(crate) enum Command {
 /// `mailbox doctor`
 #[derive(Debug, Arguments)]
 pub(crate) struct Doctor {
-    /// The directory of the journal.
+    /// The directory of the journal, or the address of a mailbox in it: journal:PATH/NAME.
     pub(crate) path: PathBuf,
     /// Save what can be read, if it is damaged. The damaged journal is kept beside it.
     #[arg(long)]
@@ -52,7 +61,7 @@ pub(crate) struct Doctor {
     /// Write the repaired journal to this directory instead, and leave the damaged one alone.
     #[arg(long, value_name = "DIR", requires = "repair")]
     pub(crate) into: Option<PathBuf>,
-    /// Print one JSON document.
+    /// Print one JSON document; errors go to stderr, as one line of JSON.
     #[arg(long)]
     pub(crate) json: bool,
 }

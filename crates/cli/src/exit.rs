@@ -16,13 +16,13 @@ pub(crate) enum Outcome {
     Found(ErrorKind),
 }
 
-/// Says what went wrong, and gives the exit code.
-pub(crate) fn code(outcome: Result<Outcome>) -> ExitCode {
+/// Says what went wrong, to people or to a program, and gives the exit code.
+pub(crate) fn code(outcome: Result<Outcome>, is_json: bool) -> ExitCode {
     let code = match outcome {
         Ok(Outcome::Done) => DONE,
         Ok(Outcome::Found(kind)) => code_of(kind),
         Err(error) => {
-            crate::output::complain(&error);
+            crate::output::complain(&error, is_json);
             code_of(error.kind())
         }
     };

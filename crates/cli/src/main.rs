@@ -5,6 +5,7 @@ mod args;
 mod commands;
 mod exit;
 mod output;
+mod reading;
 
 use std::process::ExitCode;
 
@@ -12,6 +13,7 @@ use clap::Parser;
 
 fn main() -> ExitCode {
     let args = args::Args::parse();
+    let is_json = args.is_json();
     let outcome = commands::run(args);
-    exit::code(outcome)
+    exit::code(outcome, is_json)
 }

@@ -23,9 +23,15 @@ pub(crate) fn print_json<T: Serialize>(value: &T) -> Result<()> {
     print(&(text + "\n"))
 }
 
-/// Says what went wrong.
-pub(crate) fn complain(error: &Error) {
-    say(&format!("mailbox: {error:#}"));
+/// Says what went wrong: in words, or as one line of JSON.
+pub(crate) fn complain(error: &Error, is_json: bool) {
+    if is_json {
+        let (kind, message) = (format!("{:?}", error.kind()), format!("{error:#}"));
+        let document = serde_json::json!({ "error": { "kind": kind, "message": message } });
+        say(&document.to_string());
+    } else {
+        say(&format!("mailbox: {error:#}"));
+    }
 }
 
 /// Says something to people.

@@ -1,19 +1,20 @@
 //! `mailbox doctor`: looks at a journal that nobody has open, and saves what can be read.
 
 use std::fmt::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use mailbox::backends::journal::disk::{Disk, RealDisk};
+use mailbox::backends::journal::disk::Disk;
 use mailbox::backends::journal::doctor::{
     MailboxReport, Problem, Repaired, Report, ShardReport, examine, repair,
 };
-use mailbox::{ErrorKind, Result};
+use mailbox::{Address, Error, ErrorKind, Result};
 use serde::Serialize;
 
 use crate::args::Doctor;
 use crate::exit::Outcome;
 use crate::output;
+use crate::reading::ReadingDisk;
 
 /// Problems that are printed one by one for people; `--json` has all of them.
 const SHOWN: usize = 50;
@@ -28,26 +29,40 @@ struct Document<'a> {
 }
 
 pub(super) fn run(args: &Doctor) -> Result<Outcome> {
-    let disk: Arc<dyn Disk> = Arc::new(RealDisk::new());
-    let report = match examine(&args.path, &disk) {
+    let disk: Arc<dyn Disk> = Arc::new(ReadingDisk::default());
+    let path = directory(&args.path)?;
+    let report = match examine(&path, &disk) {
         // A repair that was cut short at its very end has left no journal under this name.
         Err(error) if error.kind() == ErrorKind::NotFound && args.repair => {
-            let repaired = repair(&args.path, args.into.as_deref(), &disk).map_err(|_| error)?;
+            let repaired = repair(&path, args.into.as_deref(), &disk)
+                .map_err(|other| if other.kind() == ErrorKind::NotFound { error } else { other })?;
             return show(args, None, Some(&repaired)).map(|()| Outcome::Done);
         }
         report => report?,
     };
     if report.sound || !args.repair {
         show(args, Some(&report), None)?;
-        if report.sound && args.repair {
+        if report.sound && args.repair && !args.json {
             output::say("nothing to repair");
         }
         let is_sound = report.sound;
         return Ok(if is_sound { Outcome::Done } else { Outcome::Found(ErrorKind::Integrity) });
     }
-    let repaired = repair(&args.path, args.into.as_deref(), &disk)?;
+    let repaired = repair(&path, args.into.as_deref(), &disk)?;
     show(args, Some(&report), Some(&repaired))?;
     Ok(Outcome::Done)
+}
+
+/// The directory that is meant: the path, or that of the journal in an address.
+fn directory(path: &Path) -> Result<PathBuf> {
+    let address = path.to_str().filter(|text| text.starts_with("journal:") && !path.exists());
+    let Some(address) = address else { return Ok(path.to_owned()) };
+    let hint = || {
+        let message = format!("{address}: name the directory of the journal, or journal:PATH/NAME");
+        Error::new(ErrorKind::InvalidParameter, message).with_field("path")
+    };
+    let parsed = Address::parse(address).map_err(|error| hint().with_source(error))?;
+    if parsed.place().is_empty() { Err(hint()) } else { Ok(parsed.place().into()) }
 }
 
 fn show(args: &Doctor, report: Option<&Report>, repaired: Option<&Repaired>) -> Result<()> {
@@ -96,8 +111,8 @@ fn describe(report: &Report, is_repaired: bool, text: &mut String) {
     if !report.sound {
         line!(
             text,
-            "\n{} records are lost, and {} messages are known but cannot be read",
-            report.lost_records,
+            "\n{}, and {} messages are known but cannot be read",
+            lost(report.lost_records),
             report.unreadable_messages
         );
     }
@@ -166,18 +181,24 @@ fn at(offset: Option<u64>) -> String {
 fn describe_repair(repaired: &Repaired, text: &mut String) {
     line!(text, "\nrepaired: {}", repaired.path.display());
     line!(text, "  {} mailboxes, {} messages saved", repaired.mailboxes, repaired.messages);
-    line!(
-        text,
-        "  {} messages cannot be read: they are dead letters with the reason integrity",
-        repaired.unreadable
-    );
-    line!(text, "  {} idempotency keys saved", repaired.keys);
-    line!(
-        text,
-        "  {} records lost: messages that were only sent there are gone, and those that were \
-         acknowledged there may be delivered again",
-        repaired.lost_records
-    );
+    if repaired.unreadable > 0 {
+        line!(
+            text,
+            "  {} messages cannot be read: they are dead letters with the reason integrity",
+            repaired.unreadable
+        );
+    }
+    if repaired.keys > 0 {
+        line!(text, "  {} idempotency keys saved", repaired.keys);
+    }
+    if repaired.lost_records != Some(0) {
+        line!(
+            text,
+            "  {}: messages that were only sent there are gone, and those that were acknowledged \
+             there may be delivered again",
+            lost(repaired.lost_records)
+        );
+    }
     for name in &repaired.renamed {
         line!(text, "  a mailbox whose name is lost is now called {name}");
     }
@@ -185,6 +206,13 @@ fn describe_repair(repaired: &Repaired, text: &mut String) {
         line!(text, "  the secret is lost: receipt handles from before do not work any more");
     }
     line!(text, "the damaged journal is kept: {}", shown(&repaired.original));
+}
+
+fn lost(records: Option<u64>) -> String {
+    records.map_or_else(
+        || "an unknown number of records is lost".to_owned(),
+        |records| format!("{records} records are lost"),
+    )
 }
 
 fn shown(path: &Path) -> String {

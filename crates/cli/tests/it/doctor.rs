@@ -162,6 +162,7 @@ async fn what_is_not_a_journal_is_left_alone() {
     assert!(ran.stderr.contains("is not a journal"), "{ran:?}");
     let file = doctor(&dir.path().join("note"), &[]);
     assert_eq!(file.code, Some(2), "{file:?}");
+    assert!(file.stderr.contains("it is a file, not a directory"), "{file:?}");
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     let nowhere = doctor(&dir.path().join("nowhere"), &["--repair"]);
     assert_eq!((nowhere.code, nowhere.stdout.as_str()), (Some(3), ""), "{nowhere:?}");
@@ -194,4 +195,76 @@ async fn another_version_is_said_to_be_that() {
         assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{ran:?}");
         assert!(ran.stderr.contains("format version 2"), "{ran:?}");
     }
+}
+
+#[tokio::test]
+async fn who_names_a_part_of_a_journal_is_told_where_it_is() {
+    let (_dir, path) = journal().await;
+    let above = format!("the journal is the directory above: {}\n", path.display());
+    for part in ["shard-00", "meta"] {
+        let ran = doctor(&path.join(part), &[]);
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{ran:?}");
+        assert!(ran.stderr.ends_with(&above), "{ran:?}");
+    }
+    let file = doctor(&path.join("meta"), &[]);
+    assert!(file.stderr.contains("it is a file, not a directory"), "{file:?}");
+    assert!(!path.join("shard-00/lock").exists());
+}
+
+#[tokio::test]
+async fn the_address_of_a_mailbox_is_understood() {
+    let (_dir, path) = journal().await;
+    for start in ["journal:", "journal://"] {
+        let ran = mailbox(&["doctor", &format!("{start}{}/jobs?ack=fsync", path.display())]);
+        assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{ran:?}");
+        assert!(ran.stdout.starts_with(&format!("{}: sound\n", path.display())), "{ran:?}");
+    }
+    for address in ["journal:jobs", "journal:data/", "journal:"] {
+        let ran = mailbox(&["doctor", address]);
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{ran:?}");
+        assert!(ran.stderr.contains("name the directory of the journal"), "{ran:?}");
+    }
+}
+
+#[tokio::test]
+async fn with_json_errors_are_one_line_of_json() {
+    let (_dir, path) = journal().await;
+    for (path, code, kind) in
+        [(path.join("meta"), 2, "InvalidParameter"), (path.join("nowhere"), 3, "NotFound")]
+    {
+        let ran = doctor(&path, &["--json"]);
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(code), ""), "{ran:?}");
+        assert_eq!(ran.stderr.lines().count(), 1, "{ran:?}");
+        let document: Value = serde_json::from_str(&ran.stderr).unwrap();
+        assert_eq!(document["error"]["kind"], kind);
+        let message = document["error"]["message"].as_str().unwrap();
+        assert!(message.contains(path.to_str().unwrap()), "{message}");
+    }
+    let sound = doctor(&path, &["--repair", "--json"]);
+    assert_eq!((sound.code, sound.stderr.as_str()), (Some(0), ""), "{sound:?}");
+}
+
+#[tokio::test]
+async fn a_loss_that_nobody_can_count_is_said_to_be_that() {
+    let (dir, path) = journal().await;
+    fs::remove_file(path.join(SEGMENT)).unwrap();
+    let ran = doctor(&path, &[]);
+    assert_eq!(ran.code, Some(5), "{ran:?}");
+    assert!(ran.stdout.contains("an unknown number of records is lost"), "{}", ran.stdout);
+    let json: Value = serde_json::from_str(&doctor(&path, &["--json"]).stdout).unwrap();
+    assert!(json["report"]["lost_records"].is_null(), "{json}");
+    let saved = dir.path().join("saved");
+    let ran = doctor(&path, &["--repair", "--into", saved.to_str().unwrap()]);
+    let summary = ran.stdout.split("repaired: ").nth(1).unwrap();
+    assert!(summary.contains("an unknown number of records is lost"), "{summary}");
+}
+
+#[tokio::test]
+async fn a_repair_does_not_tell_what_there_is_none_of() {
+    let (_dir, path) = journal().await;
+    damage(&path, 3);
+    let ran = doctor(&path, &["--repair"]);
+    let summary = ran.stdout.split("repaired: ").nth(1).unwrap();
+    assert!(summary.contains("1 messages cannot be read"), "{summary}");
+    assert!(!summary.contains("records") && !summary.contains("keys"), "{summary}");
 }

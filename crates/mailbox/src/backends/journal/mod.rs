@@ -33,8 +33,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use mailbox_core::{Event, Fingerprint, Key, Policy};
@@ -77,6 +77,8 @@ pub struct JournalBackend {
 struct Rooms {
     by_name: BTreeMap<Name, Arc<JournalRoom>>,
     closed: bool,
+    /// Why it could not be closed in order, if it could not.
+    unclosed: Arc<OnceLock<Error>>,
 }
 
 impl JournalBackend {
@@ -138,7 +140,7 @@ impl JournalBackend {
             return Ok(room);
         }
         let shard = &self.shards[shard_of(mailbox, self.shards.len())];
-        with_space(shard, Use::Settle, CHANGE_LEN, || self.make_room(mailbox, shard)).await
+        with_space(shard, Use::Send, CHANGE_LEN, || self.make_room(mailbox, shard)).await
     }
 
     fn make_room(&self, mailbox: &Name, shard: &Arc<Shard>) -> Result<Arc<JournalRoom>> {
@@ -165,7 +167,7 @@ impl JournalBackend {
         });
         // First where compaction finds it: what is written of it next may have to be moved.
         shard.add_room(&room);
-        if let Err(denied) = compact::state_room(shard, &room) {
+        if let Err(denied) = compact::state_room(shard, &room, Use::Send) {
             shard.remove_room(room.number());
             return Err(Error::from(denied).with_mailbox(mailbox));
         }
@@ -433,11 +435,13 @@ impl Backend for JournalBackend {
         if users.is_ok_and(|users| users > 1) {
             return self.write_out().await;
         }
+        let unclosed;
         let rooms: Vec<_> = {
             let mut rooms = self.rooms.write();
             if std::mem::replace(&mut rooms.closed, true) {
-                return Ok(());
+                return rooms.unclosed.get().map_or(Ok(()), |error| Err(error.clone()));
             }
+            unclosed = Arc::clone(&rooms.unclosed);
             rooms.by_name.values().map(Arc::clone).collect()
         };
         rooms.iter().for_each(|room| room.end(ErrorKind::Closed));
@@ -447,7 +451,10 @@ impl Backend for JournalBackend {
             // They are needed until the index is written, whoever is gone by then.
             drop(rooms);
             opening::is_gone(&path);
-            closed.into_iter().collect::<Result<()>>()
+            let closed = closed.into_iter().collect::<Result<()>>();
+            closed.inspect_err(|error| {
+                unclosed.get_or_init(|| error.clone());
+            })
         };
         off_the_runtime(close).await?
     }

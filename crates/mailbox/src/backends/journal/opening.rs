@@ -104,7 +104,11 @@ pub(super) fn open(path: &Path, config: JournalConfig) -> Result<JournalBackend>
         secret: meta.secret,
         clock,
         shards: Vec::new(),
-        rooms: RwLock::new(Rooms { by_name: BTreeMap::new(), closed: false }),
+        rooms: RwLock::new(Rooms {
+            by_name: BTreeMap::new(),
+            closed: false,
+            unclosed: Arc::default(),
+        }),
         users: AtomicUsize::new(0),
         config,
     };

@@ -3,6 +3,7 @@
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::{Poll, Waker};
+use std::time::Duration;
 
 use mailbox_core::{Receipt, Time, Verdict};
 
@@ -13,6 +14,9 @@ use crate::home::room::{Room, STEPS_PER_LOCK, State};
 use crate::home::waiters::Ticket;
 use crate::id::{MessageId, ReceiptHandle};
 use crate::options::ReceiveOptions;
+
+/// How long a message is left alone that could not be read.
+const UNREADABLE_FOR: Duration = Duration::from_secs(1);
 
 /// What one look at the queue gave.
 enum Look<K: Keep> {
@@ -171,7 +175,7 @@ impl<K: Keep> Room<K> {
     }
 
     /// Opens the letters of what was taken. One that is not what was sent becomes a dead letter
-    /// (I4); one that cannot be read now goes back as if it had not been taken.
+    /// (I4); one that cannot be read now goes back behind the others.
     fn hand_over(&self, taken: Vec<Taken<K>>) -> Result<Vec<Delivery<K::Body>>> {
         let mut deliveries = Vec::with_capacity(taken.len());
         let mut failure = None;
@@ -186,12 +190,18 @@ impl<K: Keep> Room<K> {
                 Ok(fetched) => {
                     let damage = fetched.damage.unwrap_or_default();
                     tracing::error!(mailbox = %self.name, message = %id, damage, "integrity");
-                    self.bury_damaged(receipt, damage)?;
+                    if let Err(error) = self.bury_damaged(receipt, damage) {
+                        // Its deadline brings it back, and then it is tried again.
+                        failure = Some(error);
+                    }
                 }
                 Err(error) => {
                     tracing::error!(mailbox = %self.name, message = %id, %error, "unreadable");
-                    // If this fails too, its deadline brings it back.
-                    let _ = self.settle_receipt(receipt, Verdict::Return);
+                    // Behind the others, and counted: it must not be in their way for ever. If this
+                    // fails too, its deadline brings it back.
+                    let error_text = Some(error.to_string().into_boxed_str());
+                    let verdict = Verdict::Nack { delay: UNREADABLE_FOR, error: error_text };
+                    let _ = self.settle_receipt(receipt, verdict);
                     failure = Some(error.with_mailbox(&self.name));
                 }
             }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mailbox::backends::journal::disk::SimDisk;
 use mailbox::backends::journal::{JournalBackend, JournalConfig};
-use mailbox::{Backend, Durability, ErrorKind, Mailbox, ReceiveOptions};
+use mailbox::{Backend, Durability, ErrorKind, Mailbox, ReceiveOptions, SendOptions};
 
 fn small() -> JournalConfig {
     JournalConfig::default().with_segment_len(64 * 1024).with_max_payload(16 * 1024)
@@ -124,4 +124,31 @@ async fn what_was_synced_is_not_cut_off_with_what_was_not() {
     let config = small().with_disk(Arc::new(disk.clone()));
     let refused = JournalBackend::open_with("/j", config).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Integrity, "{refused}");
+}
+
+#[tokio::test]
+async fn a_log_of_nothing_but_keys_comes_to_rest() {
+    let disk = SimDisk::new();
+    let config = small().with_disk(Arc::new(disk.clone()));
+    let backend = JournalBackend::open_with("/j", config).await.unwrap();
+    let jobs: Mailbox<u32> =
+        Mailbox::new(Arc::<JournalBackend>::clone(&backend), "jobs".parse().unwrap());
+    for number in 0..3_000 {
+        let keyed = SendOptions::new().with_idempotency_key(format!("key {number}"));
+        jobs.send_with(number, keyed).await.unwrap();
+        for message in jobs.receive().await.unwrap() {
+            message.acknowledge().await.unwrap();
+        }
+    }
+    let until = std::time::Instant::now() + Duration::from_secs(20);
+    loop {
+        let before = disk.operations();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        if disk.operations() == before {
+            break;
+        }
+        assert!(std::time::Instant::now() < until, "it writes and writes, and nobody asked it to");
+    }
+    let keyed = SendOptions::new().with_idempotency_key("key 7");
+    assert!(jobs.send_with(7, keyed).await.unwrap().duplicate, "and forgets none of them");
 }

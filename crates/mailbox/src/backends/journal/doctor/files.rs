@@ -11,6 +11,7 @@ use crate::backends::journal::doctor::findings::Findings;
 use crate::backends::journal::doctor::walk::guess_salt;
 use crate::backends::journal::format::segment::{SEGMENT_HEADER, SegmentHeader};
 use crate::backends::journal::format::{FORMAT_VERSION, Flaw};
+use crate::backends::journal::opening::META;
 use crate::backends::journal::shard::recover::{io_error, unsupported};
 use crate::backends::journal::shard::segment::{UNFINISHED, number_in, read_all};
 use crate::error::{Error, ErrorKind, Result};
@@ -43,6 +44,8 @@ pub(super) struct SegmentFile {
     pub(super) header: SegmentHeader,
     /// Its header cannot be read: records that are not above those before it are old ones.
     pub(super) is_guess: bool,
+    /// Before this place there are bytes that cannot be read: cut off, or refused by the disk.
+    pub(super) blind_until: u64,
 }
 
 impl Folder {
@@ -62,6 +65,7 @@ impl Folder {
             Ok(names) => names,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 findings.problem(&folder_name(shard), None, "the folder is missing".to_owned());
+                findings.lost_uncounted();
                 return Ok(folder);
             }
             Err(error) => return Err(io_error(&folder.dir, error)),
@@ -80,6 +84,7 @@ impl Folder {
         }
         if folder.files.is_empty() {
             findings.problem(&folder_name(shard), None, "all segments are missing".to_owned());
+            findings.lost_uncounted();
         }
         Ok(folder)
     }
@@ -97,15 +102,13 @@ impl Folder {
         findings: &mut Findings,
     ) -> Result<()> {
         let (path, file) = (self.dir.join(&name), self.file(&name));
-        let bytes = self.read_segment(&path, &file, findings)?;
+        let (bytes, mut blind_until) = self.read_segment(&path, &file, findings)?;
         let mut is_guess = false;
         let header = match SegmentHeader::decode(&bytes) {
             Ok(header) => header,
             Err(flaw) => {
                 let mended = mended_header(&bytes);
-                if let (Flaw::Version(_), None) = (&flaw, &mended)
-                    && is_of_its_version(&bytes)
-                {
+                if mended.is_none() && is_newer(&flaw) {
                     return Err(unsupported(&path, &flaw));
                 }
                 findings.problem(&file, Some(0), format!("the header: {flaw}"));
@@ -115,6 +118,8 @@ impl Folder {
         };
         if header.shard != self.shard || journal.is_some_and(|journal| journal != header.journal) {
             findings.problem(&file, Some(0), "a segment of another journal, left out".to_owned());
+            // It may have taken the place of one that was not.
+            findings.lost_uncounted();
             return Ok(());
         }
         if header.number != number {
@@ -125,9 +130,11 @@ impl Folder {
         if len < u64::from(header.len) {
             let what = format!("cut off at {len} of {} bytes", header.len);
             findings.problem(&file, Some(len), what);
+            blind_until = u64::MAX;
         }
         let number = header.number;
-        self.files.entry(number).or_insert(SegmentFile { name, len, header, is_guess });
+        let segment = SegmentFile { name, len, header, is_guess, blind_until };
+        self.files.entry(number).or_insert(segment);
         Ok(())
     }
 
@@ -148,21 +155,29 @@ impl Folder {
     pub(super) fn read(&self, segment: &SegmentFile) -> Result<Vec<u8>> {
         let mut unheard = Findings::default();
         let path = self.dir.join(&segment.name);
-        let mut bytes = self.read_segment(&path, "", &mut unheard)?;
+        let (mut bytes, _) = self.read_segment(&path, "", &mut unheard)?;
         bytes.truncate(segment.header.len as usize);
         Ok(bytes)
     }
 
-    fn read_segment(&self, path: &Path, file: &str, findings: &mut Findings) -> Result<Vec<u8>> {
+    /// The bytes of a segment, and where the last of those ends that the disk cannot read.
+    fn read_segment(
+        &self,
+        path: &Path,
+        file: &str,
+        findings: &mut Findings,
+    ) -> Result<(Vec<u8>, u64)> {
         let opened = self.disk.open(path).map_err(|error| io_error(path, error))?;
         let most = u64::from(SEGMENT_LEN_MAX);
-        match read_all(&*opened, most) {
-            Ok(bytes) => Ok(bytes),
-            Err(_) => read_by_blocks(&*opened, most, |at, error| {
-                findings.problem(file, Some(at), format!("the disk cannot read it: {error}"));
-            })
-            .map_err(|error| io_error(path, error)),
+        if let Ok(bytes) = read_all(&*opened, most) {
+            return Ok((bytes, 0));
         }
+        let mut blind_until = 0;
+        let bytes = read_by_blocks(&*opened, most, |at, error| {
+            findings.problem(file, Some(at), format!("the disk cannot read it: {error}"));
+            blind_until = at + BLOCK as u64;
+        });
+        Ok((bytes.map_err(|error| io_error(path, error))?, blind_until))
     }
 
     /// The index of a clean stop, if there is one that can be read from the disk.
@@ -211,15 +226,23 @@ fn mended_header(bytes: &[u8]) -> Option<SegmentHeader> {
     SegmentHeader::decode(&mended).ok()
 }
 
-/// Whether the header is whole, and of another version.
-fn is_of_its_version(bytes: &[u8]) -> bool {
-    let Some(header) = bytes.first_chunk::<SEGMENT_HEADER>() else { return false };
-    let crc = crc32c::crc32c_append(crc32c::crc32c(&header[..12]), &header[16..]);
-    header[8..12] != FORMAT_VERSION.to_le_bytes() && header[12..16] == crc.to_le_bytes()
+/// Whether a file says that it is of a later version. What else is in such a file nobody here can
+/// judge, not even its checksum. There never was a version 0: that is damage.
+pub(super) const fn is_newer(flaw: &Flaw) -> bool {
+    matches!(flaw, Flaw::Version(found) if *found > FORMAT_VERSION)
 }
 
-/// The directory is not one of a journal.
-pub(super) fn not_a_journal(path: &Path) -> Error {
-    let message = format!("{} is not a journal: there is no file `meta` in it", path.display());
+/// The path is not that of a journal: why not, and which one may be meant.
+pub(super) fn not_a_journal(disk: &Arc<dyn Disk>, path: &Path, is_file: bool) -> Error {
+    let why =
+        if is_file { "it is a file, not a directory" } else { "there is no file `meta` in it" };
+    let mut message = format!("{} is not a journal: {why}", path.display());
+    // A file has no canonical path here.
+    let whole = disk.canonical(path).unwrap_or_else(|_| path.to_owned());
+    if let Some(above) = whole.parent()
+        && disk.list(above).is_ok_and(|names| names.iter().any(|name| name == META))
+    {
+        message.push_str(&format!("; the journal is the directory above: {}", above.display()));
+    }
     Error::new(ErrorKind::InvalidParameter, message).with_field("path")
 }

@@ -9,7 +9,9 @@ pub(super) struct Findings {
     pub(super) problems: Vec<Problem>,
     pub(super) further_problems: u64,
     pub(super) remarks: Vec<Remark>,
-    pub(super) lost_records: u64,
+    lost_records: u64,
+    /// More is lost than can be counted.
+    is_uncounted: bool,
     /// Records are missing since this problem, as many as the next record will show.
     open: Option<Option<usize>>,
 }
@@ -42,8 +44,24 @@ impl Findings {
     }
 
     /// Nothing is lost any more: the log goes on.
-    pub(super) fn goes_on(&mut self) {
+    pub(super) const fn goes_on(&mut self) {
         self.open = None;
+    }
+
+    /// Records may be lost, and nothing tells how many.
+    pub(super) const fn lost_uncounted(&mut self) {
+        self.is_uncounted = true;
+    }
+
+    /// The log ends, or goes on with a record that does not tell what was before it.
+    pub(super) const fn goes_on_uncounted(&mut self) {
+        self.is_uncounted |= self.open.is_some();
+        self.goes_on();
+    }
+
+    /// How many records are lost; `None` if that is not known.
+    pub(super) fn lost_records(&self) -> Option<u64> {
+        (!self.is_uncounted).then_some(self.lost_records)
     }
 
     /// Whether it is said already why records are missing.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::backends::journal::doctor::files::{Folder, INDEX, SegmentFile, folder_name};
+use crate::backends::journal::doctor::files::{Folder, INDEX, SegmentFile, folder_name, is_newer};
 use crate::backends::journal::doctor::findings::Findings;
 use crate::backends::journal::doctor::rebuild::Rebuild;
 use crate::backends::journal::doctor::report::{Lost, SegmentReport, SegmentState};
@@ -13,8 +13,9 @@ use crate::backends::journal::format::index::IndexReader;
 use crate::backends::journal::format::letter::EncodedLetter;
 use crate::backends::journal::format::record::{Kind, Record};
 use crate::backends::journal::format::segment::DATA_START;
-use crate::backends::journal::format::{Flaw, Place};
+use crate::backends::journal::format::{FORMAT_VERSION, Flaw, Place};
 use crate::backends::journal::scan::{End, Expect, Scan};
+use crate::backends::journal::shard::recover::unsupported;
 use crate::backends::journal::shard::segment::file_name;
 use crate::error::Result;
 
@@ -75,6 +76,7 @@ impl Log {
         }
         if last == 0 && !folder.files.is_empty() && !folder.files.contains_key(&1) {
             findings.problem(&folder.file(&file_name(1)), None, "is missing".to_owned());
+            findings.lost_uncounted();
         }
         let mut sealed_by = Some(0);
         for number in first..=last {
@@ -90,9 +92,9 @@ impl Log {
                 }
             };
         }
-        findings.goes_on();
+        findings.goes_on_uncounted();
         log.read_spares(folder, last, sealed_by, findings)?;
-        log.read_index(folder, findings);
+        log.read_index(folder, findings)?;
         Ok(log)
     }
 
@@ -129,14 +131,25 @@ impl Log {
             let scan = Scan::new(&bytes, &file.header, Expect { lsn: None, batch_above });
             let scan = if self.rebuild.synced { scan } else { scan.lenient() };
             let mut report = blank_report(folder, *number, file, SegmentState::Spare);
+            if sealed_by.is_some() && (file.is_guess || file.blind_until > 0) {
+                // The log went on in the next one, so that this one need not have been a spare.
+                findings.lost_uncounted();
+            }
             match scan.end() {
                 End::Damaged { offset, flaw, .. } => {
                     report.state = SegmentState::Damaged;
                     findings.problem(&report.file, Some(offset.into()), flaw.to_string());
+                    findings.lost_uncounted();
                 }
                 End::Torn { offset, until } => {
                     report.state = SegmentState::Torn;
-                    let what = torn(until - offset);
+                    let bytes_left = until.saturating_sub(offset);
+                    let what = if self.rebuild.synced {
+                        torn(bytes_left)
+                    } else {
+                        let walk = Walk::new(&bytes, file.header.salt, offset, self.last_lsn);
+                        torn_unsynced(bytes_left, walk)
+                    };
                     findings.remark(&report.file, Some(offset.into()), what);
                 }
                 _ => {}
@@ -147,21 +160,26 @@ impl Log {
     }
 
     /// Checks the index of a clean stop, and makes use of it if something is lost.
-    fn read_index(&mut self, folder: &Folder, findings: &mut Findings) {
+    fn read_index(&mut self, folder: &Folder, findings: &mut Findings) -> Result<()> {
         if !folder.has_index {
-            return;
+            return Ok(());
         }
         let file = folder.file(INDEX);
         let Some(bytes) = folder.read_index() else {
             let what = "cannot be read; opening reads the whole log instead".to_owned();
-            return findings.remark(&file, None, what);
+            findings.remark(&file, None, what);
+            return Ok(());
         };
         if let Err(flaw) = check_index(&bytes) {
+            if is_newer(&flaw) && !is_mended_index(bytes) {
+                return Err(unsupported(&folder.dir.join(INDEX), &flaw));
+            }
             let what = format!("{flaw}; opening reads the whole log instead");
-            return findings.remark(&file, None, what);
+            findings.remark(&file, None, what);
+            return Ok(());
         }
         if !self.rebuild.lossy || !self.rebuild.take_index(&bytes, self.last_lsn) {
-            return;
+            return Ok(());
         }
         let what = "is whole: the state of every message is taken from it".to_owned();
         findings.remark(&file, None, what);
@@ -175,6 +193,7 @@ impl Log {
         let places = wards.flat_map(|ward| ward.loosen().messages.values().map(|it| it.payload));
         let lost: Vec<Place> = places.filter(unreadable).collect();
         self.rebuild.unreadable.extend(lost);
+        Ok(())
     }
 }
 
@@ -186,10 +205,29 @@ fn check_index(bytes: &[u8]) -> Result<(), Flaw> {
     Ok(())
 }
 
+/// Whether only the version is damaged: the checksum of the head, which covers it, proves that.
+fn is_mended_index(mut bytes: Vec<u8>) -> bool {
+    let Some(version) = bytes.get_mut(8..12) else { return false };
+    version.copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+    IndexReader::new(&bytes).is_ok()
+}
+
 fn torn(bytes: u32) -> String {
     format!(
         "the last batch was torn by a crash: {bytes} bytes that nobody was told are kept; the \
          next open cuts them off, and saves them"
+    )
+}
+
+/// The same where senders were told before anything was synced. `walk` starts at the gap.
+fn torn_unsynced(bytes: u32, walk: Walk<'_>) -> String {
+    let is_whole =
+        |step: &Step<'_>| matches!(step, Step::Record(_, it) if flaw_of_letter(it).is_none());
+    let whole = walk.filter(is_whole).count();
+    format!(
+        "the end was torn by a crash: {bytes} bytes, with {whole} whole records behind the gap; \
+         sends with os-buffered durability may be among them; the next open cuts them off, and \
+         saves them"
     )
 }
 
@@ -267,12 +305,22 @@ impl Reading<'_> {
                 let sealed_by = Some(self.last_batch);
                 (self.report, sealed_by)
             }
-            End::Clean { .. } => (self.report, None),
+            End::Clean { offset } => {
+                self.doubt(offset);
+                (self.report, None)
+            }
             End::Torn { offset, until } => {
+                self.doubt(offset);
                 if is_whole {
                     self.report.state = SegmentState::Torn;
                 }
-                let what = torn(until.saturating_sub(offset));
+                let bytes_left = until.saturating_sub(offset);
+                let what = if self.log.rebuild.synced {
+                    torn(bytes_left)
+                } else {
+                    let salt = self.file.header.salt;
+                    torn_unsynced(bytes_left, Walk::new(bytes, salt, offset, self.log.last_lsn))
+                };
                 self.findings.remark(&self.report.file, Some(offset.into()), what);
                 (self.report, None)
             }
@@ -305,6 +353,9 @@ impl Reading<'_> {
             }
             return (self.report, Some(self.last_batch));
         }
+        if is_last {
+            self.doubt(end);
+        }
         if !is_last || self.findings.problems.len() == problems {
             let flaw = if walk.has_remains() { walk.flaw() } else { Flaw::Unsealed };
             self.lose(end, u32::MAX, &flaw);
@@ -313,6 +364,13 @@ impl Reading<'_> {
             self.findings.remark(&self.report.file, Some(end.into()), what);
         }
         (self.report, None)
+    }
+
+    /// The log ends here. Records may have been behind that, where nothing can be read.
+    fn doubt(&mut self, end: u32) {
+        if self.file.blind_until > u64::from(end) {
+            self.findings.lost_uncounted();
+        }
     }
 
     fn lose(&mut self, from: u32, to: u32, flaw: &Flaw) {
@@ -339,7 +397,11 @@ impl Reading<'_> {
         {
             self.findings.lost(Lost { from: 1, to: head.previous_lsn });
         }
-        self.findings.goes_on();
+        if is_known {
+            self.findings.goes_on();
+        } else {
+            self.findings.goes_on_uncounted();
+        }
         self.log.last_lsn = record.lsn;
         self.report.batches += u64::from(record.batch > self.last_batch);
         self.report.records += 1;

@@ -4,8 +4,9 @@
 //! changes nothing. [`repair()`] puts together a new journal out of everything that can be read;
 //! the damaged one is kept as it is.
 //!
-//! Both take the journal's lock, so that nobody else can open it meanwhile. Both block: call them
-//! where that does no harm.
+//! Both take the journal's lock, so that nobody else can open it meanwhile; [`examine`] does
+//! without where nothing can be written, and says so. Both block: call them where that does no
+//! harm.
 
 mod files;
 mod findings;
@@ -28,7 +29,6 @@ use crate::backends::journal::config::JournalConfig;
 use crate::backends::journal::disk::{Disk, Lock};
 use crate::backends::journal::format::letter::{EncodedLetter, encode_letter};
 use crate::backends::journal::format::meta::Meta;
-use crate::backends::journal::format::{FORMAT_VERSION, Flaw};
 use crate::backends::journal::opening::{META, META_LEN_MAX, take_lock};
 use crate::backends::journal::shard::recover::{io_error, unsupported};
 use crate::backends::journal::shard::segment::read_all;
@@ -37,7 +37,7 @@ use crate::home::clock::Clock;
 use crate::home::random;
 use crate::timestamp::Timestamp;
 
-use files::{Folder, folder_name, not_a_journal};
+use files::{Folder, folder_name, is_newer, not_a_journal};
 use findings::Findings;
 use log::Log;
 
@@ -57,15 +57,25 @@ const SHARDS_LOOKED_FOR: u16 = crate::backends::journal::config::SHARDS_MAX;
 /// is no journal; `Unsupported` if it was written by another version; `Forbidden` or `Internal` if
 /// the file system refuses. Damage is no error: it is in the report.
 pub fn examine(path: impl AsRef<Path>, disk: &Arc<dyn Disk>) -> Result<Report> {
-    let found = Found::open(path.as_ref(), disk)?;
+    let found = Found::open(path.as_ref(), disk, Need::Look)?;
     Ok(found.report())
+}
+
+/// What a journal is read for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Need {
+    /// To look at it. Without a lock, if there can be none.
+    Look,
+    /// To save it.
+    Save,
 }
 
 /// A journal that was read.
 #[derive(Debug)]
 struct Found {
     path: PathBuf,
-    lock: Arc<dyn Lock>,
+    /// `None` where nothing can be written.
+    lock: Option<Arc<dyn Lock>>,
     meta: Meta,
     /// The secret in `meta` is not the journal's.
     new_secret: bool,
@@ -74,21 +84,18 @@ struct Found {
 }
 
 impl Found {
-    fn open(path: &Path, disk: &Arc<dyn Disk>) -> Result<Self> {
+    fn open(path: &Path, disk: &Arc<dyn Disk>, need: Need) -> Result<Self> {
         let names = disk.list(path).map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotADirectory => not_a_journal(path),
+            std::io::ErrorKind::NotADirectory => not_a_journal(disk, path, true),
             _ => io_error(path, error),
         })?;
         let has_shard = disk.list(&path.join(folder_name(0))).is_ok();
         if !has_shard && !names.iter().any(|name| name == META) {
-            return Err(not_a_journal(path));
+            return Err(not_a_journal(disk, path, false));
         }
         let path = disk.canonical(path).map_err(|error| io_error(path, error))?;
-        let config = JournalConfig::default().with_disk(Arc::clone(disk));
-        let Some(lock) = take_lock(&path, &config)? else {
-            return Err(Error::new(ErrorKind::Connection, "somebody has it open"));
-        };
         let mut findings = Findings::default();
+        let lock = lock(&path, disk, need, &mut findings)?;
         let meta = read_meta(&path, disk, &mut findings)?;
         let (journal, new_secret) = (meta.as_ref().map(|meta| meta.journal), meta.is_none());
         let count = match &meta {
@@ -154,6 +161,7 @@ impl Found {
                 mailboxes,
             });
         }
+        let lost_records = self.findings.lost_records();
         let digits = self.meta.journal.iter().map(|byte| format!("{byte:02x}")).collect();
         Report {
             path: self.path,
@@ -163,10 +171,37 @@ impl Found {
             problems: self.findings.problems,
             further_problems: self.findings.further_problems,
             remarks: self.findings.remarks,
-            lost_records: self.findings.lost_records,
+            lost_records,
             unreadable_messages,
         }
     }
+}
+
+/// Takes the journal's lock. Where no lock can be written, looking goes on without.
+fn lock(
+    path: &Path,
+    disk: &Arc<dyn Disk>,
+    need: Need,
+    findings: &mut Findings,
+) -> Result<Option<Arc<dyn Lock>>> {
+    let config = JournalConfig::default().with_disk(Arc::clone(disk));
+    match take_lock(path, &config) {
+        Ok(Some(lock)) => Ok(Some(lock)),
+        Ok(None) => Err(Error::new(ErrorKind::Connection, "somebody has it open")),
+        // Nothing but the lock file has been touched so far.
+        Err(error) if need == Need::Look && error.kind() == ErrorKind::Forbidden => {
+            let what = "cannot be written, so that nobody guarantees that the journal is not open: \
+                        if it is, what is said here may be wrong";
+            findings.remark("lock", None, what.to_owned());
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The file system does not let us, which says nothing about the file.
+const fn is_refusal(kind: std::io::ErrorKind) -> bool {
+    matches!(kind, std::io::ErrorKind::ReadOnlyFilesystem | std::io::ErrorKind::PermissionDenied)
 }
 
 /// What the journal is as a whole; `None` if that cannot be read.
@@ -174,6 +209,7 @@ fn read_meta(path: &Path, disk: &Arc<dyn Disk>, findings: &mut Findings) -> Resu
     let file = path.join(META);
     let bytes = match disk.open(&file).and_then(|file| read_all(&*file, META_LEN_MAX)) {
         Ok(bytes) => bytes,
+        Err(error) if is_refusal(error.kind()) => return Err(io_error(&file, error)),
         Err(error) => {
             findings.problem(META, None, format!("cannot be read: {error}"));
             return Ok(None);
@@ -185,12 +221,10 @@ fn read_meta(path: &Path, disk: &Arc<dyn Disk>, findings: &mut Findings) -> Resu
     };
     // The checksum covers magic and version too, and proves what they were.
     let mended = mended_meta(&bytes);
-    match (&flaw, &mended) {
-        (Flaw::Version(found), None) if *found > FORMAT_VERSION && *found < 1 << 8 => {
-            return Err(unsupported(&file, &flaw));
-        }
-        _ => findings.problem(META, Some(0), flaw.to_string()),
+    if mended.is_none() && is_newer(&flaw) {
+        return Err(unsupported(&file, &flaw));
     }
+    findings.problem(META, Some(0), flaw.to_string());
     Ok(mended)
 }
 

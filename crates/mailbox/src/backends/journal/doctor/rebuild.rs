@@ -313,6 +313,7 @@ impl Ward {
             }
             let stamp = loose.free_stamp();
             loose.standing.next_stamp = stamp + 1;
+            loose.standing.totals.dead_lettered += 1;
             let salt = u64::from_le_bytes(crate::home::random());
             let last = ghost.last_error.map(|last| format!("; the last error was: {last}"));
             let error = format!("{why}{}", last.unwrap_or_default());

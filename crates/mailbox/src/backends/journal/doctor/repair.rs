@@ -8,7 +8,7 @@ use crate::backends::journal::disk::Disk;
 use crate::backends::journal::doctor::files::folder_name;
 use crate::backends::journal::doctor::report::Repaired;
 use crate::backends::journal::doctor::write::{settle_names, write_log, write_meta};
-use crate::backends::journal::doctor::{Found, examine};
+use crate::backends::journal::doctor::{Found, Need, examine};
 use crate::backends::journal::opening::META;
 use crate::backends::journal::shard::recover::io_error;
 use crate::error::{Error, ErrorKind, Result};
@@ -43,7 +43,7 @@ pub fn repair(
     {
         return Ok(repaired);
     }
-    let mut found = Found::open(path, disk)?;
+    let mut found = Found::open(path, disk, Need::Save)?;
     let own = beside(&found.path, REPAIRING);
     let target = match into {
         Some(into) => {
@@ -63,7 +63,7 @@ pub fn repair(
         messages: 0,
         unreadable: 0,
         keys: 0,
-        lost_records: found.findings.lost_records,
+        lost_records: found.findings.lost_records(),
         renamed: Vec::new(),
         new_secret: found.new_secret,
     };
@@ -108,6 +108,8 @@ fn finish_earlier(path: &Path, disk: &Arc<dyn Disk>) -> Result<Option<Repaired>>
     if !is_gone || !is_complete {
         return Ok(None);
     }
+    // It may be the work of a later version, which is left alone.
+    examine(&own, disk)?;
     disk.rename(&own, path, false).map_err(|error| io_error(path, error))?;
     let above = path.parent().filter(|above| !above.as_os_str().is_empty());
     let above = above.unwrap_or(Path::new("."));
@@ -123,7 +125,8 @@ fn finish_earlier(path: &Path, disk: &Arc<dyn Disk>) -> Result<Option<Repaired>>
         messages: mailboxes().map(|mailbox| mailbox.live + mailbox.dead).sum(),
         unreadable: 0,
         keys: mailboxes().map(|mailbox| mailbox.keys).sum(),
-        lost_records: 0,
+        // Whoever counted them is gone.
+        lost_records: None,
         renamed: Vec::new(),
         new_secret: false,
     }))

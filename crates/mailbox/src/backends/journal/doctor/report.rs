@@ -28,9 +28,9 @@ pub struct Report {
     pub further_problems: u64,
     /// What is worth knowing and is no damage; at most 10,000 of them.
     pub remarks: Vec<Remark>,
-    /// Records that are known to have been there and cannot be read. Behind the last record that
-    /// can be read there may have been more.
-    pub lost_records: u64,
+    /// Records that have been there and cannot be read; `None` if nobody can tell how many,
+    /// because a segment is missing or cut off and no later record gives the number.
+    pub lost_records: Option<u64>,
     /// Messages that are known to be there, but whose letter cannot be read.
     pub unreadable_messages: u64,
 }
@@ -189,9 +189,9 @@ pub struct Repaired {
     pub unreadable: u64,
     /// Idempotency keys that were saved.
     pub keys: u64,
-    /// Records that are known to be lost. A message whose acknowledgement is among them may be
-    /// delivered again; one that was only sent there is gone.
-    pub lost_records: u64,
+    /// Records that are lost; `None` if nobody can tell how many. A message whose acknowledgement
+    /// is among them may be delivered again; one that was only sent there is gone.
+    pub lost_records: Option<u64>,
     /// Mailboxes whose name is lost, and what they are called now.
     pub renamed: Vec<String>,
     /// The secret behind receipt handles is lost: handles from before do not work any more.

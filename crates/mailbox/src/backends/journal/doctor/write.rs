@@ -113,6 +113,10 @@ fn write_ward(
     // Before its messages, with numbers above those that they may still get.
     let mut standing = loose.standing.clone();
     standing.next_stamp = next_stamp.saturating_add(messages.len() as u64);
+    // Those that die of this repair. Messages known only by their events are counted already.
+    let dies = |kept: &&Keepsake<Place>| kept.death.is_none() && kept.payload != NOWHERE;
+    let dying = messages.iter().filter(dies).filter(|kept| letters.find(number, kept).is_err());
+    standing.totals.dead_lettered += dying.count() as u64;
     let mut fact = Vec::new();
     encode_room(&name, &standing, &mut fact);
     writer.push(number, Kind::Room, &fact, None)?;

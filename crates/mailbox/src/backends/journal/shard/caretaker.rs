@@ -26,6 +26,7 @@ pub(super) fn run(shard: &Arc<Shard>) {
     };
     while !shard.care.stop.load(Ordering::Acquire) {
         shard.care.asked.store(false, Ordering::Release);
+        shard.forget_keys();
         let mut made = make(&mut idle);
         let compacted = compact::oldest_if_wasteful(shard, &mut idle);
         if compacted {
@@ -53,11 +54,11 @@ fn wait(shard: &Shard, at_most: Option<Duration>) {
     }
 }
 
-/// How many spares there should be: the reserve, and one more as soon as the present segment is
-/// half full.
+/// How many spares there should be: the reserve, and one more as soon as the present segment may
+/// not take the next record.
 fn wanted(shard: &Shard) -> usize {
     let log = shard.log.lock();
-    let soon = usize::from(log.offset > log.segment.len / 2);
+    let soon = usize::from(log.is_running_out());
     shard.spare_segments.max(RESERVE) as usize + soon
 }
 

@@ -44,6 +44,8 @@ impl Shard {
         let mut log = self.log.lock();
         log.stop = true;
         self.work.notify_one();
+        drop(log);
+        self.space.notify_waiters();
     }
 
     fn stop_caring(&self) {
@@ -63,6 +65,7 @@ impl Shard {
             log.stop = true;
             self.work.notify_one();
         }
+        self.space.notify_waiters();
         let committer = self.threads.lock().pop();
         if let Some(thread) = committer {
             let _ = thread.join();
@@ -317,7 +320,8 @@ fn log_end(
         sealed: false,
         open_batch: None,
         spares: u32::MAX,
-        clean: true,
+        // If it was not synced batch by batch, nobody knows whether the sync of the stop went well.
+        clean: opened.synced,
     }))
 }
 

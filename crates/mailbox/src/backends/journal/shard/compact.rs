@@ -49,7 +49,7 @@ pub(super) fn oldest_if_wasteful(shard: &Shard, idle: &mut Vec<Arc<Segment>>) ->
     if shard.durable.load(Ordering::Acquire) < position(victim.number + 1, 0) {
         return false;
     }
-    if !is_worth_it(shard, &victim) {
+    if shard.unmovable.load(Ordering::Relaxed) == victim.number || !is_worth_it(shard, &victim) {
         return false;
     }
     match empty(shard, &victim) {
@@ -63,7 +63,12 @@ pub(super) fn oldest_if_wasteful(shard: &Shard, idle: &mut Vec<Arc<Segment>>) ->
             false
         }
         Err(Denied::Error(error)) => {
-            tracing::warn!(path = %victim.path.display(), %error, "cannot empty a segment");
+            tracing::error!(
+                path = %victim.path.display(), %error,
+                "cannot empty a segment: no space is taken back before the journal is opened again"
+            );
+            shard.unmovable.store(victim.number, Ordering::Relaxed);
+            shard.log.lock().stuck = true;
             false
         }
     }
@@ -83,10 +88,9 @@ fn is_worth_it(shard: &Shard, victim: &Segment) -> bool {
 }
 
 fn empty(shard: &Shard, victim: &Arc<Segment>) -> Result<(), Denied> {
-    let now = shard.clock.now().as_nanos();
-    if victim.live_bytes() > 0 || victim.keys_until() > now {
-        move_out(shard, victim)?;
-    }
+    // Also when nothing in it should matter any more: a mistake in the books must cost time, not
+    // messages.
+    move_out(shard, victim)?;
     let mut last = restate_rooms(shard, victim)?;
     let first_segment = victim.number + 1;
     if planted!(shard.workshop.planted, TrimBeforeSync) {
@@ -98,13 +102,14 @@ fn empty(shard: &Shard, victim: &Arc<Segment>) -> Result<(), Denied> {
     shard.first_segment.store(first_segment, Ordering::Relaxed);
     let mut fact = Vec::new();
     Trimmed { first_segment }.encode(&mut fact);
-    let commit = shard.append_own(Kind::Trimmed, &fact)?;
+    let (place, commit) = shard.append_own(Kind::Trimmed, &fact)?;
     if !planted!(shard.workshop.planted, TrimBeforeSync) {
         commit.wait_here()?;
         // Where batches are not synced one by one, this is when it matters.
-        shard.sync_active()?;
+        shard.sync_segment(place.segment)?;
     }
     shard.segments.write().remove(&victim.number);
+    shard.live_bytes.fetch_sub(victim.counted(), Ordering::Relaxed);
     shard.sealed_bytes.fetch_sub(u64::from(victim.len), Ordering::Relaxed);
     Ok(())
 }
@@ -113,28 +118,35 @@ fn empty(shard: &Shard, victim: &Arc<Segment>) -> Result<(), Denied> {
 fn move_out(shard: &Shard, victim: &Segment) -> Result<(), Denied> {
     let bytes = victim.read_all().map_err(|error| super::recover::io_error(&victim.path, error))?;
     let mut offset = DATA_START;
-    let mut moves = Vec::new();
-    let (mut moved, mut last) = (0, None);
+    let (mut moves, mut moved, mut last) = (Vec::new(), 0, None);
     loop {
-        let record = read(bytes.get(offset as usize..).unwrap_or_default(), victim.salt)
-            .map_err(|flaw| super::recover::damaged(&victim.path, offset, 0, &flaw))?;
-        let len = u32::try_from(record.len).unwrap_or(u32::MAX);
-        let place = Place { segment: victim.number, offset, len };
-        let appended = move_record(shard, place, &record, &mut moves)?;
+        let rest = bytes.get(offset as usize..).unwrap_or_default();
+        let step = read(rest, victim.salt)
+            .map_err(|flaw| super::recover::damaged(&victim.path, offset, 0, &flaw).into())
+            .and_then(|record| {
+                let len = u32::try_from(record.len).unwrap_or(u32::MAX);
+                let place = Place { segment: victim.number, offset, len };
+                let appended = move_record(shard, place, &record, &mut moves)?;
+                Ok((appended, len, record.kind == Kind::Sealed))
+            });
+        let (appended, len, is_last) = match step {
+            Ok(step) => step,
+            // What was moved has moved, whatever comes next.
+            Err(denied) => return settle(shard, &mut moves, last).and(Err(denied)),
+        };
         if let Some(commit) = appended {
             moved += u64::from(len);
             last = Some(commit);
         }
-        if moved >= STEP {
+        if moved >= STEP || is_last {
             settle(shard, &mut moves, last.take())?;
             moved = 0;
         }
-        if record.kind == Kind::Sealed {
-            break;
+        if is_last {
+            return Ok(());
         }
         offset += len;
     }
-    settle(shard, &mut moves, last)
 }
 
 /// Waits until the moved messages are on the disk, and then lets the queue know where they are.
@@ -235,6 +247,7 @@ fn remember(
         let entry = Entry { mailbox, kind, fact: &fact, letter: None };
         let (place, commit) = shard.append(entry, Use::Move)?;
         shard.note_key(place, Some(expires));
+        shard.count_key(place);
         Ok(Some(commit))
     })
 }
@@ -258,13 +271,17 @@ fn restate_rooms(shard: &Shard, victim: &Segment) -> Result<Option<Arc<Commit>>,
         if room.keep.stated_in() > victim.number {
             continue;
         }
-        last = state_room(shard, &room)?.or(last);
+        last = state_room(shard, &room, Use::Move)?.or(last);
     }
     Ok(last)
 }
 
 /// Writes what a mailbox is called, its rules and its counters, unless it was removed.
-pub(crate) fn state_room(shard: &Shard, room: &JournalRoom) -> Result<Option<Arc<Commit>>, Denied> {
+pub(crate) fn state_room(
+    shard: &Shard,
+    room: &JournalRoom,
+    purpose: Use,
+) -> Result<Option<Arc<Commit>>, Denied> {
     room.with_queue_of(|queue| {
         if !shard.has_room(room.number()) {
             return Ok(None);
@@ -277,8 +294,9 @@ pub(crate) fn state_room(shard: &Shard, room: &JournalRoom) -> Result<Option<Arc
         encode_room(room.name.as_str(), &standing, &mut fact);
         let (kind, mailbox) = (Kind::Room, room.number());
         let entry = Entry { mailbox, kind, fact: &fact, letter: None };
-        let (place, commit) = shard.append(entry, Use::Own)?;
+        let (place, commit) = shard.append(entry, purpose)?;
         room.keep.set_stated_in(place.segment);
+        shard.count_statement(place);
         Ok(Some(commit))
     })
 }

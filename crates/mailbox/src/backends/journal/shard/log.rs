@@ -15,6 +15,7 @@ use crate::backends::journal::format::letter::EncodedLetter;
 use crate::backends::journal::format::record::{
     self, Kind, RECORD_HEADER, RecordHead, padded, record_len,
 };
+use crate::backends::journal::format::segment::DATA_START;
 use crate::backends::journal::shard::segment::Segment;
 use crate::error::{Error, Result};
 
@@ -28,6 +29,11 @@ pub(crate) const SEAL_LEN: u32 = padded(RECORD_HEADER + 8) as u32;
 /// What every segment keeps back for records about the log itself, so that a journal can be closed
 /// and opened, and old segments given up, when the disk is full.
 const OWN_LEN: usize = 4 << 10;
+
+/// The longest record that fits into a segment that has only its head.
+pub(crate) const fn largest_record(segment_len: u32) -> usize {
+    (segment_len as usize).saturating_sub(DATA_START as usize + SEAL_LEN as usize + OWN_LEN + 256)
+}
 
 /// What is being filled, and what waits.
 #[derive(Debug)]
@@ -194,6 +200,11 @@ impl Log {
     pub(crate) fn fits_own(&self, len: usize) -> bool {
         let left = (self.segment.len - self.offset).saturating_sub(SEAL_LEN);
         len <= left as usize
+    }
+
+    /// Whether the largest record that there may be would need the next segment.
+    pub(crate) fn is_running_out(&self) -> bool {
+        !self.fits(self.segment.len as usize / 2)
     }
 
     /// How much can be written before another segment is needed.

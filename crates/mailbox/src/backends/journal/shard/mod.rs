@@ -64,6 +64,8 @@ pub(crate) struct Shard {
     live_bytes: AtomicU64,
     /// The disk has no space for another segment.
     is_full: AtomicBool,
+    /// The segment that could not be emptied; 0 if there is none.
+    unmovable: AtomicU32,
     first_segment: AtomicU32,
     epoch: u32,
     next_mailbox: AtomicU32,
@@ -157,6 +159,7 @@ impl Shard {
             sealed_bytes: AtomicU64::new(sealed),
             live_bytes: AtomicU64::new(live),
             is_full: AtomicBool::new(false),
+            unmovable: AtomicU32::new(0),
             first_segment: AtomicU32::new(start.first_segment),
             epoch: start.epoch,
             next_mailbox: AtomicU32::new(start.next_mailbox),
@@ -211,8 +214,10 @@ impl Shard {
         if !self.log.lock().fits_own(record_len(fact.len(), 0)) {
             caretaker::make_spares(self, &mut Vec::new());
         }
-        self.append_own(Kind::Opened, &fact).map_err(no_space)?;
+        let (place, _) = self.append_own(Kind::Opened, &fact).map_err(no_space)?;
         while committer::write_next(self) {}
+        // Whatever is promised otherwise: a handle of this epoch must never be given out again.
+        self.sync_segment(place.segment)?;
         match &self.log.lock().failed {
             Some(error) => Err(error.clone()),
             None => Ok(()),
@@ -255,9 +260,8 @@ impl Shard {
     }
 
     /// Appends a record about the log itself.
-    fn append_own(&self, kind: Kind, fact: &[u8]) -> Result<Arc<Commit>, Denied> {
-        let entry = Entry { mailbox: 0, kind, fact, letter: None };
-        self.append(entry, Use::Own).map(|(_, commit)| commit)
+    fn append_own(&self, kind: Kind, fact: &[u8]) -> Result<(Place, Arc<Commit>), Denied> {
+        self.append(Entry { mailbox: 0, kind, fact, letter: None }, Use::Own)
     }
 
     /// Appends a record. It is in the log from now on; what is returned tells when it is durable.
@@ -289,20 +293,23 @@ impl Shard {
             _ => log.fits(entry.len()),
         };
         if !fits(&log) {
+            if entry.len() > log::largest_record(self.workshop.segment_len) {
+                let most = log::largest_record(self.workshop.segment_len);
+                return Err(Error::too_large("message", entry.len(), most).into());
+            }
             self.roll(&mut log)?;
         }
         if !fits(&log) {
             let most = log.segment.len as usize / 2;
             return Err(Error::too_large("message", entry.len(), most).into());
         }
+        let had_enough = !log.is_running_out();
         let (place, commit) = log.push(entry);
         if entry.letter.is_some() {
             log.segment.add_live(place.len);
             self.live_bytes.fetch_add(u64::from(place.len), Ordering::Relaxed);
         }
-        // Half of it is used: time to have the next one ready.
-        let half = log.segment.len / 2;
-        if log.offset > half && log.offset - place.len <= half {
+        if had_enough && log.is_running_out() {
             self.ask_for_care();
         }
         let was_urgent = log.urgent;
@@ -386,7 +393,7 @@ impl Shard {
 
     fn is_short_of_space(&self, purpose: Use, len: usize) -> bool {
         let log = self.log.lock();
-        if log.failed.is_some() || log.stop {
+        if log.failed.is_some() || log.stop || self.care.stop.load(Ordering::Acquire) {
             return false;
         }
         match purpose {
@@ -482,13 +489,42 @@ impl Shard {
         }
     }
 
-    /// Makes what was written so far durable where batches are not synced one by one.
-    fn sync_active(&self) -> Result<()> {
+    /// A key by itself is kept too, as long as it is remembered: if it did not count, a log of keys
+    /// would be rewritten for ever.
+    fn count_key(&self, place: Place) {
+        if let Some(segment) = self.segment(place.segment) {
+            segment.add_key(place.len);
+            self.live_bytes.fetch_add(u64::from(place.len), Ordering::Relaxed);
+        }
+    }
+
+    /// So is what a mailbox is called.
+    fn count_statement(&self, place: Place) {
+        if let Some(segment) = self.segment(place.segment) {
+            segment.add_statement(place.len);
+            self.live_bytes.fetch_add(u64::from(place.len), Ordering::Relaxed);
+        }
+    }
+
+    /// Keys that are not remembered any more do not count.
+    fn forget_keys(&self) {
+        let now = self.clock.now().as_nanos();
+        let expired: u64 =
+            self.segments.read().values().map(|segment| segment.take_expired_keys(now)).sum();
+        self.live_bytes.fetch_sub(expired, Ordering::Relaxed);
+    }
+
+    /// Makes a segment durable where batches are not synced one by one. All before it are sealed,
+    /// and durable already.
+    fn sync_segment(&self, number: u32) -> Result<()> {
         if self.durability == Durability::Fsync {
             return Ok(());
         }
-        let active = Arc::clone(&self.log.lock().segment);
-        active.file.sync().map_err(|error| recover::io_error(&active.path, error))
+        let Some(segment) = self.segment(number) else { return Ok(()) };
+        segment.file.sync().map_err(|error| {
+            self.fail("syncing", &segment.path, error);
+            Error::new(ErrorKind::Internal, "the journal has failed")
+        })
     }
 
     fn ask_for_care(&self) {

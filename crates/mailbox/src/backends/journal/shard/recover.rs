@@ -226,7 +226,7 @@ type Replayed = (BTreeMap<u32, Arc<Segment>>, Option<LogEnd>);
 /// Reads every record there is. `None` as the end: nothing was ever written.
 fn replay_all(workshop: &Workshop, files: &Files, replay: &mut Replay) -> Result<Replayed> {
     let Some((first, last)) = used_run(files)? else {
-        check_unused(files, 0, Some(0), replay)?;
+        check_unused(workshop, files, 0, Some(0), replay)?;
         return Ok((BTreeMap::new(), None));
     };
     let mut expect = Expect::default();
@@ -240,7 +240,7 @@ fn replay_all(workshop: &Workshop, files: &Files, replay: &mut Replay) -> Result
         end = Some(found);
     }
     let sealed_by = end.as_ref().filter(|end| end.sealed).map(|end| end.last_batch);
-    let spares = check_unused(files, last, sealed_by, replay)?;
+    let spares = check_unused(workshop, files, last, sealed_by, replay)?;
     if let Some(end) = &mut end {
         end.spares = spares;
     }
@@ -278,7 +278,13 @@ fn read_head(header: &SegmentHeader, segment: &Segment) -> Result<Option<Head>> 
 /// log before it is lost. Only the first batch in the next one may have been torn, if the last was
 /// sealed by batch `sealed_by`.
 /// Gives how many of them were never written to.
-fn check_unused(files: &Files, last: u32, sealed_by: Option<u64>, replay: &Replay) -> Result<u32> {
+fn check_unused(
+    workshop: &Workshop,
+    files: &Files,
+    last: u32,
+    sealed_by: Option<u64>,
+    replay: &Replay,
+) -> Result<u32> {
     let mut untouched = 0;
     for (number, (header, segment)) in files.by_number.range(last + 1..) {
         let bytes = segment.read_all().map_err(|error| io_error(&segment.path, error))?;
@@ -290,6 +296,9 @@ fn check_unused(files: &Files, last: u32, sealed_by: Option<u64>, replay: &Repla
             End::Clean { offset: DATA_START } if *number == last + 1 + untouched => untouched += 1,
             End::Damaged { offset, lost_lsn, flaw, .. } => {
                 return Err(damaged(&segment.path, offset, lost_lsn, &flaw));
+            }
+            End::Torn { offset, until } => {
+                save_torn(workshop, segment, offset, &bytes[offset as usize..until as usize])?;
             }
             _ => {}
         }
@@ -355,7 +364,7 @@ fn replay_segment(
 fn save_torn(workshop: &Workshop, segment: &Segment, offset: u32, bytes: &[u8]) -> Result<()> {
     tracing::warn!(
         path = %segment.path.display(), offset, bytes = bytes.len(),
-        "the last batch was torn; nobody was told that it is kept; its bytes are saved"
+        "what was being written at a crash is cut off; its bytes are saved"
     );
     let name = |count: usize| format!("torn-{:08x}-{offset:08x}-{count}", segment.number);
     let listed = workshop.disk.list(&workshop.dir).map_err(|e| io_error(&workshop.dir, e))?;

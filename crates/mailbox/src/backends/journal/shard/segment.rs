@@ -28,6 +28,10 @@ pub(crate) struct Segment {
     pub(crate) file: Arc<dyn DiskFile>,
     /// Bytes of records of messages that are still there.
     live_bytes: AtomicU64,
+    /// Bytes of records of idempotency keys whose messages are gone.
+    key_bytes: AtomicU64,
+    /// Bytes of records about mailboxes.
+    statement_bytes: AtomicU64,
     /// Until when, in queue time, an idempotency key is remembered that was written here.
     keys_until: AtomicU64,
 }
@@ -52,6 +56,8 @@ impl Segment {
             path,
             file,
             live_bytes: AtomicU64::new(0),
+            key_bytes: AtomicU64::new(0),
+            statement_bytes: AtomicU64::new(0),
             keys_until: AtomicU64::new(0),
         }
     }
@@ -66,6 +72,25 @@ impl Segment {
 
     pub(crate) fn sub_live(&self, bytes: u32) {
         self.live_bytes.fetch_sub(u64::from(bytes), Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_key(&self, bytes: u32) {
+        self.key_bytes.fetch_add(u64::from(bytes), Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_statement(&self, bytes: u32) {
+        self.statement_bytes.fetch_add(u64::from(bytes), Ordering::Relaxed);
+    }
+
+    /// What the keys in it have taken, if there is none left at `now`; not counted from then on.
+    pub(crate) fn take_expired_keys(&self, now: u64) -> u64 {
+        if self.keys_until() > now { 0 } else { self.key_bytes.swap(0, Ordering::Relaxed) }
+    }
+
+    /// What is counted as still there.
+    pub(crate) fn counted(&self) -> u64 {
+        let others = [&self.key_bytes, &self.statement_bytes];
+        self.live_bytes() + others.iter().map(|it| it.load(Ordering::Relaxed)).sum::<u64>()
     }
 
     pub(crate) fn keys_until(&self) -> u64 {
@@ -200,7 +225,12 @@ impl Workshop {
         let path = self.dir.join(file_name(number));
         self.disk.rename(unfinished, &path, false)?;
         if !planted!(self.planted, NoDirSync) {
-            self.disk.sync_dir(&self.dir)?;
+            let synced = self.disk.sync_dir(&self.dir);
+            if let Err(error) = synced {
+                // It is ours, and nobody knows of it: the next try has to find its name free.
+                let _ = self.disk.remove(&path);
+                return Err(error);
+            }
         }
         Ok(Segment::new(&header, path, file))
     }

@@ -224,7 +224,16 @@ async fn run(base: &Base, label: String, seed: u64) -> bool {
     let copy = disk.fork();
     let damages: Vec<_> = (0..1 + chance.below(3)).map(|_| damage(&copy, &mut chance)).collect();
     let label = format!("{label}, {damages:?}");
-    let report = examine(AT, &shared(&copy)).unwrap_or_else(|error| panic!("{label}: {error}"));
+    let report = match examine(AT, &shared(&copy)) {
+        // Where version and checksum are both damaged nobody can tell it from a later version.
+        Err(error)
+            if damages.iter().any(|it| it.from <= 11 && 8 < it.to && it.to - it.from > 1) =>
+        {
+            assert_eq!(error.kind(), crate::ErrorKind::Unsupported, "{label}");
+            return false;
+        }
+        report => report.unwrap_or_else(|error| panic!("{label}: {error}")),
+    };
     let opened = see_all(AT, config(&copy.fork(), clock)).await;
     if let Err(error) = &opened {
         assert!(!report.sound, "{label}: the library says {error:?}, the doctor {report:?}");
@@ -254,7 +263,7 @@ async fn run(base: &Base, label: String, seed: u64) -> bool {
     assert_eq!(repaired.unreadable, integrity as u64, "{label}");
     assert_eq!(repaired.messages + repaired.unreadable, seen.len() as u64, "{label}");
     let index_knows_all = *closed
-        && report.lost_records > 0
+        && report.lost_records != Some(0)
         && report.shards.iter().all(|shard| shard.closed)
         && report.remarks.iter().filter(|it| it.what.contains("taken from it")).count() == 2;
     let case = Case { records: all, truth, damages, report, seen, label };
