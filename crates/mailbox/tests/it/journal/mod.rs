@@ -4,6 +4,7 @@ mod audit;
 mod basics;
 mod belief;
 mod bit_flips;
+mod corners;
 mod crash_images;
 mod disk_full;
 mod failing_operations;
