@@ -3,7 +3,7 @@
 //! happened. So nothing that was acknowledged comes back, and whoever sits in a slot that was given
 //! to somebody else is gone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use mailbox_core::{
@@ -25,6 +25,8 @@ pub(super) struct Loose {
     pub(super) keys: BTreeMap<Box<str>, (Fingerprint, Time, Id)>,
     /// Live messages of ordering groups: slots by group and order of entering.
     groups: BTreeMap<(Arc<str>, u64), u32>,
+    /// Slots of messages that nothing was heard of since records were lost: they may have died.
+    doubtful: BTreeSet<u32>,
 }
 
 impl Loose {
@@ -37,7 +39,13 @@ impl Loose {
             latest: Time::ZERO,
             totals: Totals::default(),
         };
-        Self { standing, messages: BTreeMap::new(), keys: BTreeMap::new(), groups: BTreeMap::new() }
+        Self {
+            standing,
+            messages: BTreeMap::new(),
+            keys: BTreeMap::new(),
+            groups: BTreeMap::new(),
+            doubtful: BTreeSet::new(),
+        }
     }
 
     /// What a queue holds.
@@ -72,6 +80,23 @@ impl Loose {
         self.messages.insert(kept.key.slot, kept);
     }
 
+    /// Records are lost here: what became of those that live is not known until they are heard of.
+    pub(super) fn lose(&mut self) {
+        let live = self.messages.iter().filter(|(_, kept)| kept.death.is_none());
+        self.doubtful = live.map(|(slot, _)| *slot).collect();
+    }
+
+    /// A message has left the line, but nobody knows how: if it may have died, it is kept as a dead
+    /// letter for somebody to look at.
+    fn leave(&mut self, slot: u32) {
+        let is_doubtful = self.doubtful.contains(&slot);
+        let Some(mut kept) = self.remove(slot).filter(|_| is_doubtful) else { return };
+        let (stamp, at) = (self.free_stamp(), self.standing.latest);
+        let why = "what became of it is lost: it was purged, acknowledged, or died";
+        die(&mut kept, stamp, at, DeadReason::Rejected, Some(why.into()));
+        self.put(kept);
+    }
+
     pub(super) fn remember(&mut self, idempotency: Idempotency, id: Id) {
         let Idempotency { key, fingerprint, expires } = idempotency;
         self.keys.insert(key, (fingerprint, expires, id));
@@ -79,6 +104,7 @@ impl Loose {
 
     fn remove(&mut self, slot: u32) -> Option<Keepsake<Place>> {
         let kept = self.messages.remove(&slot)?;
+        self.doubtful.remove(&slot);
         if let Some(group) = &kept.group {
             self.groups.remove(&(Arc::clone(group), kept.order));
         }
@@ -98,7 +124,7 @@ impl Loose {
             let before = (Arc::clone(group), 0)..(Arc::clone(group), kept.order);
             let gone: Vec<u32> = self.groups.range(before).map(|(_, slot)| *slot).collect();
             for slot in gone {
-                self.remove(slot);
+                self.leave(slot);
             }
         }
         Some(kept)
@@ -123,8 +149,9 @@ impl Loose {
             }
             Event::Purged { .. } => {
                 let before = self.messages.len();
-                self.messages.retain(|_, kept| kept.death.is_some());
-                self.groups.clear();
+                let live = self.messages.iter().filter(|(_, kept)| kept.death.is_none());
+                let live: Vec<u32> = live.map(|(slot, _)| *slot).collect();
+                live.into_iter().for_each(|slot| self.leave(slot));
                 self.standing.totals.purged += (before - self.messages.len()) as u64;
             }
             Event::Configured { policy, .. } => self.standing.policy = *policy,

@@ -81,7 +81,7 @@ impl Rebuild {
     pub(super) fn lose(&mut self) {
         self.lossy = true;
         self.wards.values_mut().for_each(|ward| {
-            ward.loosen();
+            ward.loosen().lose();
         });
     }
 
