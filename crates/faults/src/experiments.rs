@@ -32,9 +32,9 @@ const ALL: [(Experiment, u64); 5] = [
 
 /// Which bug which experiment must notice, with the number of faults it has for that, and by what.
 /// A kill takes nothing away that the operating system has: bugs about the disk need power cuts.
-/// Two bugs cannot be seen here, and are seen on the simulated disk: a directory that is not synced,
-/// because ext4 writes the names of two spare segments before either is used; and a failed sync that
-/// is ignored, because what `strace` fails was not lost, and the next sync writes it.
+/// Two bugs cannot be seen here, and are seen on the simulated disk: a directory that is not
+/// synced, because ext4 writes the names of two spare segments before either is used; and a failed
+/// sync that is ignored, because what `strace` fails was not lost, and the next sync writes it.
 const SELF_TESTS: [(Experiment, Bug, u64, Symptom); 4] = [
     (Experiment::Kill, Bug::AckNotWritten, 20, Symptom::BackAgain),
     (Experiment::Power, Bug::AckNotWritten, 20, Symptom::BackAgain),
