@@ -185,7 +185,8 @@ async fn resolving_leaves_nothing_running(world: World) -> Outcome {
         mailbox.send(Probe::new(number)).await?;
         resolved.push(mailbox);
     }
-    assert_eq!(running(), before, "a resolved mailbox has no task");
+    // The subject may have one of its own, for a moment; 200 mailboxes have none for good.
+    world.until("no task is left", || std::future::ready(Ok(running() <= before))).await?;
     assert_eq!(answers(&replies).await?.len(), 200);
     Ok(())
 }
