@@ -10,13 +10,21 @@ use crate::event::Event;
 use crate::letters::Content;
 use crate::violation::Violation;
 
+/// Which call an answer belongs to: a message may be received, and its deletion be tried, before
+/// its sender has said that it was sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Call {
+    Send,
+    Delete,
+}
+
 /// All messages of one journal.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     entries: HashMap<u64, Entry>,
     violations: Vec<Violation>,
     /// Messages whose send or deletion began after a failure was reported. Only while `strict`.
-    late: HashSet<u64>,
+    late: HashSet<(Call, u64)>,
     strict: bool,
     has_failed: bool,
     counts: Counts,
@@ -62,11 +70,11 @@ impl Ledger {
         match event {
             Event::TrySend(number) => {
                 self.entries.entry(*number).or_insert(Entry::TRIED);
-                self.begin(*number);
+                self.begin(Call::Send, *number);
             }
             Event::TryDelete(number) => {
                 self.entry(*number).deletions_open += 1;
-                self.begin(*number);
+                self.begin(Call::Delete, *number);
             }
             Event::DeleteRefused(number) => {
                 let entry = self.entry(*number);
@@ -175,7 +183,7 @@ impl Ledger {
     }
 
     fn sent(&mut self, number: u64, certain: bool) {
-        self.answered(number);
+        self.answered(Call::Send, number);
         if !certain {
             return;
         }
@@ -187,21 +195,21 @@ impl Ledger {
     }
 
     fn deleted(&mut self, number: u64, certain: bool) {
-        self.answered(number);
+        self.answered(Call::Delete, number);
         if certain {
             self.counts.deletes += 1;
             *self.entry(number) = Entry { send: Send::Gone, deletions_open: 0 };
         }
     }
 
-    fn begin(&mut self, number: u64) {
+    fn begin(&mut self, call: Call, number: u64) {
         if self.strict && self.has_failed {
-            self.late.insert(number);
+            self.late.insert((call, number));
         }
     }
 
-    fn answered(&mut self, number: u64) {
-        if self.late.remove(&number) {
+    fn answered(&mut self, call: Call, number: u64) {
+        if self.late.remove(&(call, number)) {
             self.violations.push(Violation::LateAnswer(number));
         }
     }

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
@@ -112,8 +112,9 @@ pub(super) fn open(path: &Path, config: JournalConfig) -> Result<JournalBackend>
         users: AtomicUsize::new(0),
         config,
     };
+    let failure = Arc::default();
     for shard in recovered {
-        start(&mut backend, shard, lock.as_ref())?;
+        start(&mut backend, shard, lock.as_ref(), &failure)?;
     }
     LIVE.lock().insert(path);
     Ok(backend)
@@ -123,10 +124,12 @@ fn start(
     backend: &mut JournalBackend,
     recovered: Recovered,
     lock: Option<&Arc<dyn Lock>>,
+    failure: &Arc<OnceLock<Error>>,
 ) -> Result<()> {
     let Recovered { start, rooms, .. } = recovered;
     let clock: Clock = backend.clock.clone();
-    let shard = Shard::start(start, &backend.config, clock, lock.map(Arc::clone))?;
+    let shard =
+        Shard::start(start, &backend.config, clock, lock.map(Arc::clone), Arc::clone(failure))?;
     backend.shards.push(Arc::clone(&shard));
     for old in rooms {
         let name = Name::parse(&old.name)?;

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
 
 use mailbox_core::Time;
@@ -77,6 +77,8 @@ pub(crate) struct Shard {
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Nobody else opens the journal while somebody writes to it.
     lock: Mutex<Option<Arc<dyn Lock>>>,
+    /// Why one of the journal's logs has failed: then none goes on.
+    failure: Arc<OnceLock<Error>>,
 }
 
 /// How the caretaker is told that there is something to do.
@@ -140,6 +142,7 @@ impl Shard {
         config: &JournalConfig,
         clock: Clock,
         lock: Option<Arc<dyn Lock>>,
+        failure: Arc<OnceLock<Error>>,
     ) -> Result<Arc<Self>> {
         let active = start.resume.segment.number;
         let bytes = |(_, segment): (&u32, &Arc<Segment>)| u64::from(segment.len);
@@ -168,6 +171,7 @@ impl Shard {
             space: Notify::new(),
             threads: Mutex::default(),
             lock: Mutex::new(lock),
+            failure,
         });
         shard.begin(unsynced && config.durability == Durability::Fsync)?;
         Ok(shard)
@@ -271,7 +275,7 @@ impl Shard {
         purpose: Use,
     ) -> Result<(Place, Arc<Commit>), Denied> {
         let mut log = self.log.lock();
-        if let Some(error) = &log.failed {
+        if let Some(error) = log.failed.as_ref().or_else(|| self.failure.get()) {
             return Err(error.clone().into());
         }
         if log.stop {
@@ -543,6 +547,7 @@ impl Shard {
         );
         tracing::error!(%error, "{message}");
         let error = Error::new(ErrorKind::Internal, message).with_source(error);
+        self.failure.get_or_init(|| error.clone());
         let abandoned = {
             let mut log = self.log.lock();
             log.failed.get_or_insert(error.clone());
