@@ -42,6 +42,29 @@ pub struct Keepsake<P> {
     pub death: Option<(DeadReason, Time)>,
 }
 
+impl<P> Keepsake<P> {
+    /// The same message, with something else to stand for its payload.
+    #[must_use]
+    pub fn with_payload<Q>(self, payload: Q) -> Keepsake<Q> {
+        Keepsake {
+            payload,
+            key: self.key,
+            id: self.id,
+            due: self.due,
+            stamp: self.stamp,
+            turn: self.turn,
+            entered: self.entered,
+            order: self.order,
+            hold_until: self.hold_until,
+            lease: self.lease,
+            attempts: self.attempts,
+            group: self.group,
+            last_error: self.last_error,
+            death: self.death,
+        }
+    }
+}
+
 /// What a queue knows besides its messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Standing {

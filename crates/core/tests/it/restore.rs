@@ -26,22 +26,8 @@ fn rebuilt(queue: &Queue<u64>, shuffle: u64) -> Queue<u64> {
 }
 
 fn owned(kept: Keepsake<&u64>) -> Keepsake<u64> {
-    Keepsake {
-        payload: *kept.payload,
-        key: kept.key,
-        id: kept.id,
-        due: kept.due,
-        stamp: kept.stamp,
-        turn: kept.turn,
-        entered: kept.entered,
-        order: kept.order,
-        hold_until: kept.hold_until,
-        lease: kept.lease,
-        attempts: kept.attempts,
-        group: kept.group,
-        last_error: kept.last_error,
-        death: kept.death,
-    }
+    let payload = *kept.payload;
+    kept.with_payload(payload)
 }
 
 proptest! {

@@ -53,7 +53,7 @@ impl Loose {
         let mut loose = Self { standing: queue.standing(), ..Self::new() };
         for kept in queue.keepsakes() {
             let place = *kept.payload;
-            loose.put(with_payload(kept, place));
+            loose.put(kept.with_payload(place));
         }
         for (idempotency, id) in queue.keys(loose.standing.latest) {
             loose.remember(idempotency, id);
@@ -281,25 +281,5 @@ pub(super) fn die<P>(
     (kept.lease, kept.stamp, kept.death) = (None, stamp, Some((reason, at)));
     if error.is_some() {
         kept.last_error = error;
-    }
-}
-
-/// The same message with something else for its payload.
-pub(super) fn with_payload<P, Q>(kept: Keepsake<P>, payload: Q) -> Keepsake<Q> {
-    Keepsake {
-        payload,
-        key: kept.key,
-        id: kept.id,
-        due: kept.due,
-        stamp: kept.stamp,
-        turn: kept.turn,
-        entered: kept.entered,
-        order: kept.order,
-        hold_until: kept.hold_until,
-        lease: kept.lease,
-        attempts: kept.attempts,
-        group: kept.group,
-        last_error: kept.last_error,
-        death: kept.death,
     }
 }

@@ -6,14 +6,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use mailbox_core::{Idempotency, Keepsake};
+use mailbox_core::Idempotency;
 
+use crate::backends::journal::format::Flaw;
 use crate::backends::journal::format::event::Remembered;
 use crate::backends::journal::format::fact::Opened;
 use crate::backends::journal::format::index::{IndexHead, IndexReader, IndexWriter, Item};
 use crate::backends::journal::format::record::{self, Kind, record_len};
 use crate::backends::journal::format::segment::DATA_START;
-use crate::backends::journal::format::{Flaw, Place};
 use crate::backends::journal::planted::planted;
 use crate::backends::journal::shard::log::Entry;
 use crate::backends::journal::shard::recover::{Files, LogEnd, io_error, missing_segment};
@@ -160,7 +160,8 @@ fn write_room(
         let name = room.name.as_str();
         writer.room(room.number(), name, &standing, live, stats.dead, keys.len() as u64);
         for kept in queue.keepsakes() {
-            writer.message(&owned(kept));
+            let place = *kept.payload;
+            writer.message(&kept.with_payload(place));
             if let Some(ready) = writer.take_ready() {
                 put(ready)?;
             }
@@ -173,25 +174,6 @@ fn write_room(
         }
         Ok(())
     })
-}
-
-fn owned(kept: Keepsake<&Place>) -> Keepsake<Place> {
-    Keepsake {
-        payload: *kept.payload,
-        key: kept.key,
-        id: kept.id,
-        due: kept.due,
-        stamp: kept.stamp,
-        turn: kept.turn,
-        entered: kept.entered,
-        order: kept.order,
-        hold_until: kept.hold_until,
-        lease: kept.lease,
-        attempts: kept.attempts,
-        group: kept.group,
-        last_error: kept.last_error,
-        death: kept.death,
-    }
 }
 
 /// Takes everything from the index of a clean stop; `None` if there is none that can be used.
