@@ -304,8 +304,10 @@ impl<P> Queue<P> {
         let entry = self.entry_mut(slot);
         let (seq, group) = (entry.seq, entry.group);
         let group = self.groups.key(group).map(Arc::clone);
-        self.exit(slot, seq);
+        // Before its successor takes one: whether that is there yet depends on what a replay has
+        // read so far, and a cursor into the dead letters must not.
         let stamp = self.new_stamp();
+        self.exit(slot, seq);
         let entry = self.entry_mut(slot);
         entry.stamp = stamp;
         // A consumer may give one of these reasons too, but not because its time was over.

@@ -36,6 +36,8 @@ pub(super) const META: &str = "meta";
 const LOCK: &str = "lock";
 /// How long to wait for a journal of this process that is being let go of.
 const LETTING_GO: Duration = Duration::from_secs(5);
+/// How often a lock that is taken, and by nobody, is tried again.
+const NOBODY_MAX: u32 = 20;
 /// Longest a `meta` file can be.
 pub(super) const META_LEN_MAX: u64 = 4096;
 
@@ -150,6 +152,7 @@ pub(super) fn take_lock(path: &Path, config: &JournalConfig) -> Result<Option<Ar
     let file = path.join(LOCK);
     let own = std::process::id();
     let until = Instant::now() + LETTING_GO;
+    let mut nobody = 0;
     loop {
         let lock = config.disk.lock(&file).map_err(|error| io_error(&file, error))?;
         if let Some(lock) = lock {
@@ -159,7 +162,12 @@ pub(super) fn take_lock(path: &Path, config: &JournalConfig) -> Result<Option<Ar
             return Ok(None);
         }
         let holder = config.disk.lock_holder(&file);
-        let letting_go = holder == Some(own) && !LIVE.lock().contains(path);
+        // Whoever had it may have let go between the two questions.
+        nobody += u32::from(holder.is_none());
+        let letting_go = match holder {
+            Some(pid) => pid == own && !LIVE.lock().contains(path),
+            None => nobody <= NOBODY_MAX,
+        };
         if !letting_go || Instant::now() > until {
             let who = match holder {
                 Some(pid) if pid == own => "this process".to_owned(),

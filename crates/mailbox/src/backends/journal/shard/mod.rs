@@ -397,7 +397,8 @@ impl Shard {
 
     fn is_short_of_space(&self, purpose: Use, len: usize) -> bool {
         let log = self.log.lock();
-        if log.failed.is_some() || log.stop || self.care.stop.load(Ordering::Acquire) {
+        let failed = log.failed.is_some() || self.failure.get().is_some();
+        if failed || log.stop || self.care.stop.load(Ordering::Acquire) {
             return false;
         }
         match purpose {
