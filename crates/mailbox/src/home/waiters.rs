@@ -43,11 +43,18 @@ struct Waiter {
 }
 
 /// Whom to wake after unlocking: the one that is told, and the one that shall set its timer anew.
-pub(crate) type Wakers = std::iter::Flatten<std::array::IntoIter<Option<Waker>, 2>>;
+#[must_use]
+pub(crate) struct Wakers([Option<Waker>; 2]);
 
-/// Nobody.
-pub(crate) fn nobody() -> Wakers {
-    [None, None].into_iter().flatten()
+impl Wakers {
+    pub(crate) const NOBODY: Self = Self([None, None]);
+
+    #[inline]
+    pub(crate) fn wake(self) {
+        let Self([told, timed]) = self;
+        told.into_iter().for_each(Waker::wake);
+        timed.into_iter().for_each(Waker::wake);
+    }
 }
 
 impl Waiter {
@@ -145,7 +152,7 @@ impl Waiters {
         let mut free = self.waiting.iter_mut().filter(free);
         let (Some(first), second) = (free.next(), free.next()) else {
             // Everybody knows, or will look as soon as it is polled.
-            return nobody();
+            return Wakers::NOBODY;
         };
         let deputy_at = now.after(PATIENCE);
         let wakers = match (receivable, second) {
@@ -159,7 +166,7 @@ impl Waiters {
                 [first.hasten(next_due), deputy]
             }
         };
-        wakers.into_iter().flatten()
+        Wakers(wakers)
     }
 
     pub(crate) fn notify_all(&mut self, now: Time) -> Vec<Waker> {

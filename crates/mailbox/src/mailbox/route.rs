@@ -283,7 +283,7 @@ where
         let message = outgoing(LocalBody { body, reply_to }, &mut options);
         self.abilities.check_send(&message, 0).map_err(|error| error.with_mailbox(name))?;
         let packed = self.room.pack(message, None)?;
-        self.room.send(&packed).map(|(sent, _)| sent)
+        self.room.send(&packed, packed.at()).map(|(sent, _)| sent)
     }
 
     fn settle(&self, settlement: Settlement) -> Result<()> {

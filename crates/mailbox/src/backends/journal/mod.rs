@@ -227,7 +227,8 @@ impl JournalBackend {
         let packed =
             room.pack(message, Some(hash)).map_err(|error| error.with_mailbox(&room.name))?;
         let len = packed.parcel().bytes.len() + keep::RECORD_OVERHEAD;
-        with_space(&room.keep.shard, Use::Send, len, || room.send(&packed)).await
+        let send = || room.send(&packed, room.clock.now());
+        with_space(&room.keep.shard, Use::Send, len, send).await
     }
 
     async fn each_dead(&self, room: &JournalRoom, which: &Selection, act: ToDead) -> Result<u64> {

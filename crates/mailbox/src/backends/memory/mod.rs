@@ -200,7 +200,7 @@ impl MemoryBackend {
             .is_some()
             .then(|| Fingerprint(*blake3::hash(&message.payload).as_bytes()));
         let packed = room.pack(message, fingerprint)?;
-        room.send(&packed).map(|(sent, _)| sent)
+        room.send(&packed, packed.at()).map(|(sent, _)| sent)
     }
 }
 

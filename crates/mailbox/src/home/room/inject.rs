@@ -1,7 +1,6 @@
 //! A message with a past, for tests: in line as if it had been delivered and nacked before.
 
 use std::sync::Arc;
-use std::task::Waker;
 use std::time::Duration;
 
 use mailbox_core::{Draft, Event, Key, Sending, Time};
@@ -34,7 +33,7 @@ impl<B> Room<InMemory<B>> {
         }
         let wakers = state.after_change(now);
         drop(state);
-        wakers.for_each(Waker::wake);
+        wakers.wake();
         Ok(id.into())
     }
 }

@@ -20,7 +20,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::home::clock::Clock;
 use crate::home::keep::Keep;
 use crate::home::sync::Mutex;
-use crate::home::waiters::{Waiters, Wakers, nobody};
+use crate::home::waiters::{Waiters, Wakers};
 use crate::id::{Sealer, ulid};
 use crate::name::Name;
 use crate::timestamp::Timestamp;
@@ -55,14 +55,20 @@ pub(crate) struct Fittings {
 /// A message that is ready to be sent, as often as it takes.
 pub(crate) struct Packed<K: Keep> {
     parcel: K::Parcel,
+    at: Time,
     enqueued_at: Timestamp,
     delay: Duration,
     group: Option<Box<str>>,
     idempotency: Option<(Box<str>, Fingerprint)>,
 }
 
-#[cfg(feature = "journal")]
 impl<K: Keep> Packed<K> {
+    /// When that was.
+    pub(crate) const fn at(&self) -> Time {
+        self.at
+    }
+
+    #[cfg(feature = "journal")]
     pub(crate) const fn parcel(&self) -> &K::Parcel {
         &self.parcel
     }
@@ -110,18 +116,19 @@ impl<K: Keep> Room<K> {
         outgoing: Outgoing<K::Body>,
         hash: Option<Fingerprint>,
     ) -> Result<Packed<K>> {
-        let enqueued_at = self.clock.wall_at(self.clock.now());
+        let at = self.clock.now();
+        let enqueued_at = self.clock.wall_at(at);
         let idempotency = outgoing.idempotency_key.as_deref().map(Box::from).zip(hash);
         let group = outgoing.group.as_deref().map(Box::from);
         let delay = outgoing.delay;
         let parcel = self.keep.pack(letter(outgoing, enqueued_at), hash.as_ref())?;
-        Ok(Packed { parcel, enqueued_at, delay, group, idempotency })
+        Ok(Packed { parcel, at, enqueued_at, delay, group, idempotency })
     }
 
     /// Puts a message in line. It is not used up: what it holds may do anything when it goes, even
     /// call this mailbox, so it goes after the lock, with the caller.
-    pub(crate) fn send(&self, packed: &Packed<K>) -> Result<(Sent, K::Written)> {
-        let now = self.clock.now();
+    /// `now` is the present, or the time of packing if nobody has waited since.
+    pub(crate) fn send(&self, packed: &Packed<K>, now: Time) -> Result<(Sent, K::Written)> {
         let mut state = self.open()?;
         let expired = state.expire(&self.keep, now, STEPS_PER_SEND);
         let key = state.queue.next_key();
@@ -293,7 +300,8 @@ impl<K: Keep> fmt::Debug for Room<K> {
 impl<K: Keep> State<K> {
     /// The one place where the queue changes. What was noted comes first: if that is refused,
     /// nothing happens.
-    #[inline]
+    // An event is large: moved into a call of its own it costs a local cycle an eighth of its time.
+    #[inline(always)]
     fn commit(
         &mut self,
         keep: &K,
@@ -316,7 +324,7 @@ impl<K: Keep> State<K> {
 
     fn after_change(&mut self, now: Time) -> Wakers {
         if self.waiters.len() == 0 {
-            return nobody();
+            return Wakers::NOBODY;
         }
         self.waiters.after_change(now, self.queue.is_receivable(now), self.queue.next_due())
     }
@@ -336,14 +344,14 @@ impl<K: Keep> State<K> {
 
 impl<K: Keep> Aftermath<K> {
     fn nothing(written: K::Written) -> Self {
-        Self { freed: Freed::Nothing, wakers: nobody(), written }
+        Self { freed: Freed::Nothing, wakers: Wakers::NOBODY, written }
     }
 
     /// After the lock.
     #[inline]
     fn finish(self, keep: &K) -> K::Written {
         keep.release(self.freed);
-        self.wakers.for_each(Waker::wake);
+        self.wakers.wake();
         self.written
     }
 }

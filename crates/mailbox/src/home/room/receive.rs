@@ -2,14 +2,14 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::task::{Poll, Waker};
+use std::task::Poll;
 use std::time::Duration;
 
 use mailbox_core::{Receipt, Time, Verdict};
 
 use crate::backend::Delivery;
 use crate::error::{Error, ErrorKind, Result};
-use crate::home::keep::Keep;
+use crate::home::keep::{Fetched, Keep};
 use crate::home::room::{Room, STEPS_PER_LOCK, State};
 use crate::home::waiters::Ticket;
 use crate::id::{MessageId, ReceiptHandle};
@@ -99,7 +99,7 @@ impl<K: Keep> Room<K> {
             let wakers = state.after_change(now);
             drop(state);
             drop(own);
-            wakers.for_each(Waker::wake);
+            wakers.wake();
             return Ok(Look::Done(taken));
         }
         let ticket = match place.ticket {
@@ -114,7 +114,7 @@ impl<K: Keep> Room<K> {
         // If it has taken over from one that is not polled, somebody has to be its deputy.
         let wakers = state.waiters.after_change(now, false, next_due);
         drop(state);
-        wakers.for_each(Waker::wake);
+        wakers.wake();
         Ok(Look::Wait)
     }
 
@@ -177,39 +177,43 @@ impl<K: Keep> Room<K> {
     /// Opens the letters of what was taken. One that is not what was sent becomes a dead letter
     /// (I4); one that cannot be read now goes back behind the others.
     fn hand_over(&self, taken: Vec<Taken<K>>) -> Result<Vec<Delivery<K::Body>>> {
-        let mut deliveries = Vec::with_capacity(taken.len());
         let mut failure = None;
-        for Taken { id, receipt, pinned, delivery_count } in taken {
-            match self.keep.fetch(pinned) {
-                Ok(fetched) if fetched.damage.is_none() => deliveries.push(Delivery {
-                    id,
-                    letter: fetched.letter,
-                    receipt_handle: ReceiptHandle::sealed(receipt, &self.sealer),
-                    delivery_count,
-                }),
-                Ok(fetched) => {
-                    let damage = fetched.damage.unwrap_or_default();
-                    tracing::error!(mailbox = %self.name, message = %id, damage, "integrity");
-                    if let Err(error) = self.bury_damaged(receipt, damage) {
-                        // Its deadline brings it back, and then it is tried again.
-                        failure = Some(error);
+        // Where a delivery is no larger than what stood for it, this takes no second allocation.
+        let deliveries: Vec<_> = taken
+            .into_iter()
+            .filter_map(|Taken { id, receipt, pinned, delivery_count }| {
+                match self.keep.fetch(pinned) {
+                    Ok(Fetched { letter, damage: None }) => {
+                        let receipt_handle = ReceiptHandle::sealed(receipt, &self.sealer);
+                        return Some(Delivery { id, letter, receipt_handle, delivery_count });
                     }
+                    Ok(Fetched { damage: Some(damage), .. }) => {
+                        tracing::error!(mailbox = %self.name, message = %id, damage, "integrity");
+                        if let Err(error) = self.bury_damaged(receipt, damage) {
+                            // Its deadline brings it back, and then it is tried again.
+                            failure = Some(error);
+                        }
+                    }
+                    Err(error) => failure = Some(self.put_off(&id, receipt, error)),
                 }
-                Err(error) => {
-                    tracing::error!(mailbox = %self.name, message = %id, %error, "unreadable");
-                    // Behind the others, and counted: it must not be in their way for ever. If this
-                    // fails too, its deadline brings it back.
-                    let error_text = Some(error.to_string().into_boxed_str());
-                    let verdict = Verdict::Nack { delay: UNREADABLE_FOR, error: error_text };
-                    let _ = self.settle_receipt(receipt, verdict);
-                    failure = Some(error.with_mailbox(&self.name));
-                }
-            }
-        }
+                None
+            })
+            .collect();
         match failure {
             Some(error) if deliveries.is_empty() => Err(error),
             _ => Ok(deliveries),
         }
+    }
+
+    /// Puts a message that cannot be read now behind the others, and counts the attempt: it must
+    /// not be in their way for ever.
+    fn put_off(&self, id: &MessageId, receipt: Receipt, error: Error) -> Error {
+        tracing::error!(mailbox = %self.name, message = %id, %error, "unreadable");
+        let error_text = Some(error.to_string().into_boxed_str());
+        let verdict = Verdict::Nack { delay: UNREADABLE_FOR, error: error_text };
+        // If this fails too, its deadline brings it back.
+        let _ = self.settle_receipt(receipt, verdict);
+        error.with_mailbox(&self.name)
     }
 }
 
@@ -254,7 +258,7 @@ impl<K: Keep> Place<'_, K> {
             (state.waiters.leave(ticket), state.after_change(self.room.clock.now()))
         };
         drop(own);
-        wakers.for_each(Waker::wake);
+        wakers.wake();
     }
 }
 
