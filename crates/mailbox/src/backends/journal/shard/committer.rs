@@ -15,9 +15,68 @@ use crate::durability::Durability;
 /// How long records wait for others that nobody waits for.
 const LAZY: Duration = Duration::from_millis(5);
 
+/// How long the next one may take of those who have just been answered and are likely to come back:
+/// a sync takes ten times that, and one with all of them is worth two with half of them each.
+const COMING_BACK: Duration = Duration::from_micros(40);
+/// How long all of them may take.
+const ALL_BACK: Duration = Duration::from_micros(500);
+/// Batches that nobody is expected for after some did not come back.
+const NOT_EXPECTED: u32 = 16;
+
 pub(super) fn run(shard: &Arc<Shard>) {
+    let mut regulars = Regulars::default();
     while wait_for_work(shard) {
-        while write_next(shard) {}
+        regulars.wait_for(shard);
+        while let Some(answered) = write_next(shard) {
+            regulars.expect(answered);
+            if shard.log.lock().is_empty() {
+                break;
+            }
+            regulars.wait_for(shard);
+        }
+    }
+}
+
+/// Those who wait for one record after the other.
+#[derive(Debug, Default)]
+struct Regulars {
+    /// How many have been answered last.
+    answered: u32,
+    /// Batches to be written before any are expected again.
+    disappointed: u32,
+}
+
+impl Regulars {
+    fn expect(&mut self, answered: u32) {
+        self.answered = answered;
+        self.disappointed = self.disappointed.saturating_sub(1);
+    }
+
+    /// Gives those who were just answered a moment to come back, if there were several.
+    fn wait_for(&mut self, shard: &Shard) {
+        let expected = std::mem::take(&mut self.answered);
+        if expected < 2 || self.disappointed > 0 {
+            return;
+        }
+        let started = Instant::now();
+        let (mut come, mut last_came) = (0, started);
+        loop {
+            let now = Instant::now();
+            {
+                let log = shard.log.lock();
+                if log.awaited >= expected || log.has_closed_batch() || log.stop {
+                    return;
+                }
+                if log.awaited > come {
+                    (come, last_came) = (log.awaited, now);
+                }
+            }
+            if now - last_came >= COMING_BACK || now - started >= ALL_BACK {
+                self.disappointed = NOT_EXPECTED;
+                return;
+            }
+            std::thread::yield_now();
+        }
     }
 }
 
@@ -44,15 +103,15 @@ fn wait_for_work(shard: &Shard) -> bool {
     }
 }
 
-/// Writes the oldest batch; false if there is none, or it failed.
-pub(super) fn write_next(shard: &Shard) -> bool {
-    let Some(batch) = shard.log.lock().take() else { return false };
+/// Writes the oldest batch; how many were waiting for it, or `None` if there is none, or it failed.
+pub(super) fn write_next(shard: &Shard) -> Option<u32> {
+    let batch = shard.log.lock().take()?;
     if planted!(shard.workshop.planted, AnswerBeforeSync) {
         batch.commit.finish(Ok(()));
     }
     if let Err((what, error)) = write(shard, &batch) {
         shard.fail(what, &batch.segment.path, error);
-        return false;
+        return None;
     }
     shard.durable.store(position(batch.segment.number, batch.end), Ordering::Release);
     shard.log.lock().written();
@@ -60,7 +119,7 @@ pub(super) fn write_next(shard: &Shard) -> bool {
     if batch.seals {
         shard.ask_for_care();
     }
-    true
+    Some(batch.awaited)
 }
 
 fn write(shard: &Shard, batch: &Batch) -> Result<(), (&'static str, io::Error)> {

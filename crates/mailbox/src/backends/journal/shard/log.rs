@@ -52,6 +52,8 @@ pub(crate) struct Log {
     pub(crate) spares: VecDeque<Arc<Segment>>,
     /// Bytes that wait to be written.
     pub(crate) waiting: usize,
+    /// Records among them that somebody waits for.
+    pub(crate) awaited: u32,
     /// Somebody waits for what was appended.
     pub(crate) urgent: bool,
     /// Why nothing more can be written, ever.
@@ -76,6 +78,8 @@ pub(crate) struct Batch {
     pub(crate) commit: Arc<Commit>,
     /// It closes its segment.
     pub(crate) seals: bool,
+    /// Records that somebody waited for when it was taken; those of later batches count too.
+    pub(crate) awaited: u32,
 }
 
 /// Bytes that follow each other in a batch.
@@ -183,6 +187,7 @@ impl Log {
             next_batch: resume.last_batch + 1,
             spares: resume.spares,
             waiting: 0,
+            awaited: 0,
             urgent: false,
             failed: None,
             full: None,
@@ -256,6 +261,7 @@ impl Log {
                 last_record: (0, 0),
                 commit: Arc::default(),
                 seals: false,
+                awaited: 0,
             });
             self.next_batch += 1;
         }
@@ -276,6 +282,7 @@ impl Log {
         batch.mark_last();
         self.waiting -= (batch.end - batch.offset) as usize;
         self.urgent &= !self.batches.is_empty();
+        batch.awaited = std::mem::take(&mut self.awaited);
         self.writing = Some((position(batch.segment.number, batch.end), Arc::clone(&batch.commit)));
         Some(batch)
     }
@@ -319,7 +326,7 @@ impl Log {
     /// Everything that waits will never be written.
     pub(crate) fn abandon(&mut self) -> Vec<Arc<Commit>> {
         let writing = self.writing.take().map(|(_, commit)| commit);
-        self.waiting = 0;
+        (self.waiting, self.awaited) = (0, 0);
         let waiting = self.batches.drain(..).map(|batch| batch.commit);
         writing.into_iter().chain(waiting).collect()
     }

@@ -219,7 +219,7 @@ impl Shard {
             caretaker::make_spares(self, &mut Vec::new());
         }
         let (place, _) = self.append_own(Kind::Opened, &fact).map_err(no_space)?;
-        while committer::write_next(self) {}
+        while committer::write_next(self).is_some() {}
         // Whatever is promised otherwise: a handle of this epoch must never be given out again.
         self.sync_segment(place.segment)?;
         match &self.log.lock().failed {
@@ -318,6 +318,7 @@ impl Shard {
         }
         let was_urgent = log.urgent;
         log.urgent |= purpose != Use::Ride;
+        log.awaited += u32::from(purpose != Use::Ride);
         if log.urgent && !was_urgent || log.has_closed_batch() || log.waiting == place.len as usize
         {
             self.work.notify_one();

@@ -15,6 +15,8 @@ use crate::timestamp::Timestamp;
 
 /// Zeros written at a time.
 const CHUNK: usize = 1 << 20;
+/// Bytes of a new segment that wait for the disk at a time.
+const FILL_STEP: usize = 1 << 20;
 /// The end of the name of a file that is not finished.
 pub(crate) const UNFINISHED: &str = ".new";
 
@@ -207,7 +209,15 @@ impl Workshop {
 
     fn fill(&self, file: &dyn DiskFile) -> io::Result<()> {
         // Zeros, not holes: a flush must never have to find space, or change the file's layout.
-        write_zeros(file, 0, self.segment_len as usize)
+        let len = self.segment_len as usize;
+        for from in (0..len).step_by(FILL_STEP) {
+            if from > 0 {
+                // A file system may write all of this before it answers a sync of the log.
+                file.sync()?;
+            }
+            write_zeros(file, from, len.min(from + FILL_STEP))?;
+        }
+        Ok(())
     }
 
     fn finish(
