@@ -187,7 +187,9 @@ fn contents(queue: &Queue<u64>) -> Vec<impl Ord + std::fmt::Debug + use<>> {
             // One that moved up when the forgotten head of its group left does not know when that
             // was; it is receivable all the same.
             let due = kept.group.is_none().then_some(kept.due);
-            (kept.id, kept.attempts, kept.lease, kept.death, due, kept.last_error)
+            // A cursor into the dead letters may be older than the log.
+            let order = kept.death.map(|_| kept.stamp);
+            (kept.id, kept.attempts, kept.lease, kept.death, order, due, kept.last_error)
         })
         .collect();
     all.sort();

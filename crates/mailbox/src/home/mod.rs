@@ -8,6 +8,7 @@
 
 pub(crate) mod clock;
 pub(crate) mod keep;
+pub(crate) mod names;
 pub(crate) mod room;
 mod sync;
 mod waiters;

@@ -31,7 +31,6 @@ mod shard;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -47,6 +46,7 @@ use crate::backend::{
 use crate::error::{Error, ErrorKind, Result};
 use crate::home::clock::Clock;
 use crate::home::keep::Keep;
+use crate::home::names::{names, nothing_dead};
 use crate::home::room::{Fittings, Room};
 use crate::name::Name;
 use crate::options::ReceiveOptions;
@@ -384,14 +384,14 @@ impl Backend for JournalBackend {
 
     async fn redrive(&self, mailbox: &Name, which: &Selection) -> Result<u64> {
         let Some(room) = self.known(mailbox)? else {
-            return super::memory::nothing_dead(mailbox, which);
+            return nothing_dead(mailbox, which);
         };
         self.each_dead(&room, which, JournalRoom::redrive).await
     }
 
     async fn delete_dead(&self, mailbox: &Name, which: &Selection) -> Result<u64> {
         let Some(room) = self.known(mailbox)? else {
-            return super::memory::nothing_dead(mailbox, which);
+            return nothing_dead(mailbox, which);
         };
         self.each_dead(&room, which, JournalRoom::delete_dead).await
     }
@@ -413,9 +413,7 @@ impl Backend for JournalBackend {
         if rooms.closed {
             return Err(Error::new(ErrorKind::Closed, "the journal is closed"));
         }
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let range = rooms.by_name.range::<Name, _>((from, Bound::Unbounded));
-        Ok(range.take(limit).map(|(name, _)| name.clone()).collect())
+        Ok(names(&rooms.by_name, after, limit))
     }
 
     async fn remove(&self, mailbox: &Name) -> Result<bool> {

@@ -14,7 +14,6 @@ mod config;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::ops::Bound;
 use std::sync::{Arc, OnceLock, Weak};
 
 use async_trait::async_trait;
@@ -29,6 +28,7 @@ use crate::backend::{
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::home::keep::InMemory;
+use crate::home::names::{names, nothing_dead};
 use crate::home::random;
 use crate::home::room::{Fittings, Room};
 use crate::mailbox::Mailbox;
@@ -301,9 +301,7 @@ impl Backend for MemoryBackend {
         if rooms.closed {
             return Err(Error::new(ErrorKind::Closed, "the memory backend is closed"));
         }
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let range = rooms.by_name.range::<Name, _>((from, Bound::Unbounded));
-        Ok(range.take(limit).map(|(name, _)| name.clone()).collect())
+        Ok(names(&rooms.by_name, after, limit))
     }
 
     async fn remove(&self, mailbox: &Name) -> Result<bool> {
@@ -330,17 +328,6 @@ impl Backend for MemoryBackend {
 fn new_place() -> String {
     let random: [u8; 8] = random();
     format!("m{:016x}", u64::from_le_bytes(random))
-}
-
-/// What there is to do about dead letters where nothing was ever sent.
-pub(crate) fn nothing_dead(mailbox: &Name, which: &Selection) -> Result<u64> {
-    match which {
-        Selection::These(ids) if !ids.is_empty() => {
-            let message = format!("no dead letter {:.100}", ids[0]);
-            Err(Error::new(ErrorKind::NotFound, message).with_mailbox(mailbox))
-        }
-        _ => Ok(0),
-    }
 }
 
 /// Whether what is asked to be shown is within the limits.

@@ -108,7 +108,7 @@ fn watch(
         let count = match step {
             Step::Sync => before_sync,
             Step::Change => before_change,
-            Step::SyncFailed => 0,
+            Step::SyncFailed | Step::LockRefused => 0,
         };
         for _ in 0..count {
             let number = taken.fetch_add(1, Ordering::Relaxed);

@@ -2,13 +2,16 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use mailbox::backends::journal::disk::{Disk, SimDisk};
 use mailbox::backends::journal::{JournalBackend, JournalConfig};
 use mailbox::testing::ManualClock;
 use mailbox::{Backend, Error, ErrorKind, Name, Outgoing, ReceiveOptions, Settlement, Verdict};
+use parking_lot::Mutex;
 
 use super::torn_tail::contents;
+use super::watched::{Step, Watched};
 use super::workload::{config, own_path};
 
 struct Closed {
@@ -199,4 +202,25 @@ pub(super) async fn second_opener(
         Err(error) => Err(format!("the error is of another kind: {error:?}")),
         Ok(_) => Err("it was opened twice".to_owned()),
     }
+}
+
+#[tokio::test]
+async fn a_lock_that_is_let_go_of_at_that_moment_does_not_refuse_the_next() {
+    let (path, disk) = (own_path(), SimDisk::new());
+    let settings = config(&ManualClock::new());
+    let first = settings.clone().with_disk(Arc::new(disk.clone()));
+    JournalBackend::open_with(&path, first).await.unwrap().close().await.unwrap();
+
+    let held = Mutex::new(disk.lock(&path.join("lock")).unwrap());
+    assert!(held.lock().is_some(), "nobody else has it");
+    let refused = Arc::new(AtomicBool::new(false));
+    let was_refused = Arc::clone(&refused);
+    let watched = Watched::new(&disk, move |step, _, _| {
+        if step == Step::LockRefused {
+            was_refused.store(true, Ordering::Relaxed);
+            held.lock().take();
+        }
+    });
+    JournalBackend::open_with(&path, settings.with_disk(Arc::new(watched))).await.unwrap();
+    assert!(refused.load(Ordering::Relaxed), "somebody had it");
 }

@@ -1,5 +1,5 @@
-//! A simulated disk on which somebody looks before every step that changes it, and after a
-//! sync that failed.
+//! A simulated disk on which somebody looks before every step that changes it, after a sync that
+//! failed, and after a lock that was refused.
 
 use std::fmt;
 use std::io;
@@ -17,6 +17,8 @@ pub(super) enum Step {
     Sync,
     /// That has just failed.
     SyncFailed,
+    /// Somebody else has the lock.
+    LockRefused,
 }
 
 type Look = dyn Fn(Step, &Path, &SimDisk) + Send + Sync;
@@ -86,7 +88,11 @@ impl Disk for Watched {
     }
 
     fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn Lock>>> {
-        self.disk.lock(path)
+        let lock = self.disk.lock(path)?;
+        if lock.is_none() {
+            self.look(Step::LockRefused, path);
+        }
+        Ok(lock)
     }
 
     fn lock_holder(&self, path: &Path) -> Option<u32> {

@@ -99,12 +99,9 @@ impl Rebuild {
             Kind::Head => {
                 let head = Head::decode(record.fact)?;
                 self.first_segment = self.first_segment.max(head.first_segment);
-                self.open(head.epoch, head.next_mailbox, head.synced, head.anchor);
+                self.open(&head.opened);
             }
-            Kind::Opened | Kind::Closed => {
-                let Opened { epoch, next_mailbox, synced, anchor } = Opened::decode(record.fact)?;
-                self.open(epoch, next_mailbox, synced, anchor);
-            }
+            Kind::Opened | Kind::Closed => self.open(&Opened::decode(record.fact)?),
             Kind::Sealed => {}
             Kind::Trimmed => {
                 let trimmed = Trimmed::decode(record.fact)?;
@@ -136,10 +133,10 @@ impl Rebuild {
         Ok(())
     }
 
-    fn open(&mut self, epoch: u32, next_mailbox: u32, synced: bool, anchor: Anchor) {
-        self.epoch = self.epoch.max(epoch);
-        self.next_mailbox = self.next_mailbox.max(next_mailbox);
-        (self.anchor, self.synced) = (Some(anchor), synced);
+    fn open(&mut self, opened: &Opened) {
+        self.epoch = self.epoch.max(opened.epoch);
+        self.next_mailbox = self.next_mailbox.max(opened.next_mailbox);
+        (self.anchor, self.synced) = (Some(opened.anchor), opened.synced);
     }
 
     fn keep(&mut self, place: Place, record: &Record<'_>, is_good: bool) -> Result<(), Flaw> {

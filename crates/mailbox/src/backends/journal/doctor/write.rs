@@ -84,10 +84,12 @@ fn head(meta: &Meta, log: &Log, now: Time) -> Head {
         previous: 0,
         previous_lsn: 0,
         first_segment: 1,
-        epoch: rebuild.epoch.saturating_add(skipped).min(LeaseId::MAX_EPOCH - 1),
-        next_mailbox: rebuild.next_mailbox.max(given).saturating_add(skipped),
-        synced: true,
-        anchor: rebuild.anchor.unwrap_or(Anchor { time: now, boot: [0; 16], at: 0 }),
+        opened: Opened {
+            epoch: rebuild.epoch.saturating_add(skipped).min(LeaseId::MAX_EPOCH - 1),
+            next_mailbox: rebuild.next_mailbox.max(given).saturating_add(skipped),
+            synced: true,
+            anchor: rebuild.anchor.unwrap_or(Anchor { time: now, boot: [0; 16], at: 0 }),
+        },
     }
 }
 
@@ -302,9 +304,8 @@ impl Writer {
 
     /// Everything is written: a clean stop, in a batch of its own.
     fn finish(mut self) -> Result<()> {
-        let Head { epoch, next_mailbox, synced, anchor, .. } = self.head;
         let mut fact = Vec::new();
-        Opened { epoch, next_mailbox, synced, anchor }.encode(&mut fact);
+        self.head.opened.encode(&mut fact);
         if !self.fits(record_len(fact.len(), 0)) {
             self.roll()?;
         }

@@ -33,52 +33,6 @@ impl Anchor {
     }
 }
 
-/// The first record of every segment: what is known when no earlier segment can be read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Head {
-    /// Number of the segment before; 0 if there is none.
-    pub(crate) previous: u32,
-    /// The last record there.
-    pub(crate) previous_lsn: u64,
-    /// The first segment that is still needed.
-    pub(crate) first_segment: u32,
-    /// The present open of the journal.
-    pub(crate) epoch: u32,
-    /// The number of the next mailbox.
-    pub(crate) next_mailbox: u32,
-    /// Each batch is synced before the next is written.
-    pub(crate) synced: bool,
-    /// The time when the segment was begun.
-    pub(crate) anchor: Anchor,
-}
-
-impl Head {
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.previous.to_le_bytes());
-        out.extend_from_slice(&self.previous_lsn.to_le_bytes());
-        out.extend_from_slice(&self.first_segment.to_le_bytes());
-        out.extend_from_slice(&self.epoch.to_le_bytes());
-        out.extend_from_slice(&self.next_mailbox.to_le_bytes());
-        out.push(u8::from(self.synced));
-        self.anchor.encode(out);
-    }
-
-    pub(crate) fn decode(fact: &[u8]) -> Result<Self, Flaw> {
-        let mut cursor = Cursor::new(fact);
-        let head = Self {
-            previous: cursor.u32()?,
-            previous_lsn: cursor.u64()?,
-            first_segment: cursor.u32()?,
-            epoch: cursor.u32()?,
-            next_mailbox: cursor.u32()?,
-            synced: cursor.flag("synced")?,
-            anchor: Anchor::decode(&mut cursor)?,
-        };
-        cursor.done()?;
-        Ok(head)
-    }
-}
-
 /// The journal was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Opened {
@@ -88,7 +42,7 @@ pub(crate) struct Opened {
     pub(crate) next_mailbox: u32,
     /// Each batch is synced before the next is written.
     pub(crate) synced: bool,
-    /// The time when it was opened.
+    /// The time when this was written.
     pub(crate) anchor: Anchor,
 }
 
@@ -102,14 +56,52 @@ impl Opened {
 
     pub(crate) fn decode(fact: &[u8]) -> Result<Self, Flaw> {
         let mut cursor = Cursor::new(fact);
-        let opened = Self {
+        let opened = Self::read(&mut cursor)?;
+        cursor.done()?;
+        Ok(opened)
+    }
+
+    fn read(cursor: &mut Cursor<'_>) -> Result<Self, Flaw> {
+        Ok(Self {
             epoch: cursor.u32()?,
             next_mailbox: cursor.u32()?,
             synced: cursor.flag("synced")?,
-            anchor: Anchor::decode(&mut cursor)?,
+            anchor: Anchor::decode(cursor)?,
+        })
+    }
+}
+
+/// The first record of every segment: what is known when no earlier segment can be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Head {
+    /// Number of the segment before; 0 if there is none.
+    pub(crate) previous: u32,
+    /// The last record there.
+    pub(crate) previous_lsn: u64,
+    /// The first segment that is still needed.
+    pub(crate) first_segment: u32,
+    /// The present open of the journal, at the time when the segment was begun.
+    pub(crate) opened: Opened,
+}
+
+impl Head {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.previous.to_le_bytes());
+        out.extend_from_slice(&self.previous_lsn.to_le_bytes());
+        out.extend_from_slice(&self.first_segment.to_le_bytes());
+        self.opened.encode(out);
+    }
+
+    pub(crate) fn decode(fact: &[u8]) -> Result<Self, Flaw> {
+        let mut cursor = Cursor::new(fact);
+        let head = Self {
+            previous: cursor.u32()?,
+            previous_lsn: cursor.u64()?,
+            first_segment: cursor.u32()?,
+            opened: Opened::read(&mut cursor)?,
         };
         cursor.done()?;
-        Ok(opened)
+        Ok(head)
     }
 }
 

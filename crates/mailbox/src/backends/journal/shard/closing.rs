@@ -76,7 +76,7 @@ impl Shard {
         if let Some(commit) = self.so_far() {
             commit.wait_here()?;
         }
-        let fact = self.opened();
+        let fact = self.opened_fact();
         let entry = Entry { mailbox: 0, kind: Kind::Closed, fact: &fact, letter: None };
         let head = {
             let mut log = self.log.lock();

@@ -16,7 +16,7 @@ use crate::durability::Durability;
 const LAZY: Duration = Duration::from_millis(5);
 
 /// How long the next one may take of those who have just been answered and are likely to come back:
-/// a sync takes ten times that, and one with all of them is worth two with half of them each.
+/// a sync takes several times that, and one with all of them is worth two with half of them each.
 const COMING_BACK: Duration = Duration::from_micros(40);
 /// How long all of them may take.
 const ALL_BACK: Duration = Duration::from_micros(500);

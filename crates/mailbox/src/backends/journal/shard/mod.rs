@@ -214,7 +214,7 @@ impl Shard {
                 log.push(Entry { mailbox: 0, kind: Kind::Head, fact: &head, letter: None });
             }
         }
-        let fact = self.opened();
+        let fact = self.opened_fact();
         if !self.log.lock().fits_own(record_len(fact.len(), 0)) {
             caretaker::make_spares(self, &mut Vec::new());
         }
@@ -228,32 +228,27 @@ impl Shard {
         }
     }
 
-    /// The fact that goes with an open, and with a clean stop.
-    fn opened(&self) -> Vec<u8> {
-        let mut fact = Vec::new();
-        let opened = Opened {
+    /// What goes with an open, with a clean stop, and with every segment.
+    fn opened(&self) -> Opened {
+        Opened {
             epoch: self.epoch,
             next_mailbox: self.next_mailbox.load(Ordering::Relaxed),
             synced: self.durability == Durability::Fsync,
             anchor: self.anchor(),
-        };
-        opened.encode(&mut fact);
+        }
+    }
+
+    fn opened_fact(&self) -> Vec<u8> {
+        let mut fact = Vec::new();
+        self.opened().encode(&mut fact);
         fact
     }
 
     /// The fact that a segment begins with.
     fn head(&self, previous: u32, previous_lsn: u64) -> Vec<u8> {
         let mut fact = Vec::new();
-        let head = Head {
-            previous,
-            previous_lsn,
-            first_segment: self.first_segment.load(Ordering::Relaxed),
-            epoch: self.epoch,
-            next_mailbox: self.next_mailbox.load(Ordering::Relaxed),
-            synced: self.durability == Durability::Fsync,
-            anchor: self.anchor(),
-        };
-        head.encode(&mut fact);
+        let first_segment = self.first_segment.load(Ordering::Relaxed);
+        Head { previous, previous_lsn, first_segment, opened: self.opened() }.encode(&mut fact);
         fact
     }
 

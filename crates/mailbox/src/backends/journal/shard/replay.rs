@@ -95,12 +95,7 @@ impl Replay {
 
     fn begin_segment(&mut self, head: &Head) {
         self.first_segment = self.first_segment.max(head.first_segment);
-        self.open(&Opened {
-            epoch: head.epoch,
-            next_mailbox: head.next_mailbox,
-            synced: head.synced,
-            anchor: head.anchor,
-        });
+        self.open(&head.opened);
     }
 
     pub(crate) fn open(&mut self, opened: &Opened) {

@@ -156,15 +156,8 @@ fn a_payload_is_a_slice_and_not_a_copy_and_is_verified_against_its_hash() {
 fn facts_about_the_log_have_these_layouts() {
     let anchor = Anchor { time: nanos(1), boot: journal_id(), at: 2 };
     let anchor_bytes = "0100000000000000 101112131415161718191a1b1c1d1e1f 0200000000000000";
-    let head = Head {
-        previous: 3,
-        previous_lsn: 4,
-        first_segment: 5,
-        epoch: 6,
-        next_mailbox: 7,
-        synced: true,
-        anchor,
-    };
+    let opened = Opened { epoch: 6, next_mailbox: 7, synced: true, anchor };
+    let head = Head { previous: 3, previous_lsn: 4, first_segment: 5, opened };
     let bytes =
         hex(&format!("03000000 0400000000000000 05000000 06000000 07000000 01 {anchor_bytes}"));
     assert_eq!(encoded(|out| head.encode(out)), bytes);

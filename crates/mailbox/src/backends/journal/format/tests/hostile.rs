@@ -177,15 +177,7 @@ fn facts() -> Vec<(Kind, Vec<u8>)> {
     };
     let anchor = Anchor { time: nanos(1), boot: journal_id(), at: 2 };
     let opened = Opened { epoch: 1, next_mailbox: 1, synced: true, anchor };
-    let head = Head {
-        previous: 0,
-        previous_lsn: 0,
-        first_segment: 1,
-        epoch: 1,
-        next_mailbox: 1,
-        synced: true,
-        anchor,
-    };
+    let head = Head { previous: 0, previous_lsn: 0, first_segment: 1, opened };
     add(Kind::Head, &|out| head.encode(out));
     add(Kind::Opened, &|out| opened.encode(out));
     add(Kind::Closed, &|out| opened.encode(out));
