@@ -14,9 +14,11 @@ step "tools"               scripts/install-tools.sh
 step "format"              cargo fmt --all --check
 step "lints, feature sets" scripts/check-features.sh
 step "docs"                docs
-step "tests"               cargo nextest run $LOCKED --workspace --all-features
+# Two thousand lines that say PASS would hide the one that does not.
+step "tests"               cargo nextest run $LOCKED --workspace --all-features --status-level slow
 # Again by itself: nextest runs each case in its own process and so hides the summary per subject.
-step "conformance"         cargo test $LOCKED -p mailbox-conformance --all-features --test conformance
+step "conformance"         cargo test $LOCKED -p mailbox-conformance --all-features \
+                               --test conformance -- --quiet
 step "faults"              scripts/run-faults.sh
 step "doctests"            cargo test $LOCKED --doc --workspace --all-features
 step "examples"            scripts/run-examples.sh

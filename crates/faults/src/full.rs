@@ -39,10 +39,10 @@ pub(crate) async fn run(
     size_mib: u64,
     cycles: u64,
 ) -> Result<Outcome, NotRun> {
-    let mut outcome = Outcome::start();
+    let mut outcome = scene.outcome();
     let mut filling = Filling {
         dir: volume.point().join("journal"),
-        setup: Setup { segment_len: SEGMENT_LEN, shards: 1, planted: scene.planted },
+        setup: Setup { segment_len: SEGMENT_LEN, shards: 1, planted: scene.bug() },
         letters: Letters { seed: scene.seed, plain: true },
         ledger: Ledger::default(),
         random: scene.random("full"),
@@ -51,7 +51,7 @@ pub(crate) async fn run(
     };
     let mut fitted_at_first = None;
     let mut backend = filling.open().await;
-    while outcome.goes_on(cycles, scene.stops_early()) {
+    while outcome.goes_on(cycles) {
         let Ok(open) = backend else { break };
         backend = filling.cycle(open, outcome.faults).await;
         outcome.faults += 1;

@@ -16,9 +16,9 @@ const KEEP: usize = 40;
 
 /// Runs it.
 pub(crate) async fn run(scene: &Scene, kills: u64) -> Result<Outcome, NotRun> {
-    let mut outcome = Outcome::start();
+    let mut outcome = scene.outcome();
     let mut journal = 0;
-    while outcome.goes_on(kills, scene.stops_early()) {
+    while outcome.goes_on(kills) {
         let limit = KILLS_PER_JOURNAL.min(kills - outcome.faults);
         if let Err(why) = one_journal(scene, journal, limit, &mut outcome).await {
             return outcome.obstructed(why);
@@ -71,7 +71,7 @@ async fn one_journal(
         let audit = Audit { dir: dir.clone(), setup, letters, repeat_from, keep: KEEP };
         ledger = audit.run(ledger).await;
         if outcome.take(&mut ledger) {
-            if !scene.stops_early() {
+            if scene.is_surprised() {
                 evidence.keep(&dir).map_err(not_run)?;
             }
             return Ok(());

@@ -25,6 +25,7 @@ mod random;
 mod report;
 mod scene;
 mod subject;
+mod symptom;
 mod sync_failure;
 mod violation;
 mod worker;

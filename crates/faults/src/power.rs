@@ -22,10 +22,10 @@ const SIZE_MIB: u64 = 64;
 
 /// Runs it.
 pub(crate) async fn run(scene: &Scene, cuts: u64) -> Result<Outcome, NotRun> {
-    let mut outcome = Outcome::start();
+    let mut outcome = scene.outcome();
     let mut cutter = Cutter::start().await?;
     let mut journal = 0;
-    while outcome.goes_on(cuts, scene.stops_early()) {
+    while outcome.goes_on(cuts) {
         let limit = CUTS_PER_VOLUME.min(cuts - outcome.faults);
         if let Err(why) = one_volume(scene, &mut cutter, journal, limit, &mut outcome).await {
             return outcome.obstructed(why);
@@ -74,7 +74,7 @@ async fn one_volume(
         let audit = Audit { dir: dir.clone(), setup, letters, repeat_from, keep: KEEP };
         ledger = audit.run(ledger).await;
         if outcome.take(&mut ledger) {
-            if !scene.stops_early() {
+            if scene.is_surprised() {
                 evidence.keep(&dir).map_err(not_run)?;
             }
             return Ok(());

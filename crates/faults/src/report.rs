@@ -4,6 +4,7 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 use crate::ledger::Ledger;
+use crate::symptom::Symptom;
 use crate::violation::{Tally, Violation};
 
 /// Violations that are shown in full; the others are counted.
@@ -25,6 +26,8 @@ pub(crate) struct Outcome {
     pub(crate) tally: Tally,
     /// The first of them.
     pub(crate) violations: Vec<Violation>,
+    /// What a planted bug must lead to: the experiment goes on until it does.
+    until: Option<Symptom>,
     /// How often something was found to be broken.
     broken: u64,
     started: Instant,
@@ -36,14 +39,15 @@ pub(crate) struct Outcome {
 pub(crate) struct NotRun(pub(crate) String);
 
 impl Outcome {
-    /// Nothing yet.
-    pub(crate) fn start() -> Self {
+    /// Nothing yet; with a planted bug, `until` is what it must lead to.
+    pub(crate) fn start(until: Option<Symptom>) -> Self {
         Self {
             faults: 0,
             acked_sends: 0,
             acked_deletes: 0,
             tally: Tally::default(),
             violations: Vec::new(),
+            until,
             broken: 0,
             started: Instant::now(),
             time: Duration::ZERO,
@@ -93,11 +97,14 @@ impl Outcome {
         self
     }
 
-    /// Whether there is more to do: there are faults left, and not too much is broken already. With
-    /// `stops_early` anything that is broken is enough.
-    pub(crate) fn goes_on(&self, faults: u64, stops_early: bool) -> bool {
-        let enough = if stops_early { 1 } else { BROKEN };
-        self.faults < faults && self.broken < enough
+    /// Whether there is more to do: there are faults left, and what was looked for was not found,
+    /// or not too much is broken already.
+    pub(crate) fn goes_on(&self, faults: u64) -> bool {
+        let is_enough = match self.until {
+            Some(symptom) => symptom.is_in(&self.tally),
+            None => self.broken >= BROKEN,
+        };
+        self.faults < faults && !is_enough
     }
 
     /// Whether every promise was kept.
@@ -154,7 +161,7 @@ mod tests {
     use super::*;
 
     fn busy() -> Outcome {
-        Outcome { faults: 1, acked_sends: 1, acked_deletes: 1, ..Outcome::start() }
+        Outcome { faults: 1, acked_sends: 1, acked_deletes: 1, ..Outcome::start(None) }
     }
 
     #[test]
@@ -167,25 +174,34 @@ mod tests {
     #[test]
     fn an_obstacle_before_the_first_fault_is_no_failure_and_after_it_is_one() {
         let obstacle = || NotRun("no such tool".to_owned());
-        assert!(Outcome::start().obstructed(obstacle()).is_err());
+        assert!(Outcome::start(None).obstructed(obstacle()).is_err());
         assert!(!busy().obstructed(obstacle()).unwrap().is_clean());
     }
 
     #[test]
     fn an_experiment_goes_on_until_it_has_its_faults_or_has_found_enough() {
         let mut outcome = busy();
-        assert!(outcome.goes_on(2, true));
-        assert!(!outcome.goes_on(1, true));
+        assert!(outcome.goes_on(2));
+        assert!(!outcome.goes_on(1));
         let mut ledger = Ledger::default();
-        ledger.report(Violation::Lost(1));
-        assert!(outcome.take(&mut ledger));
-        assert!(!outcome.goes_on(2, true));
-        assert!(outcome.goes_on(2, false));
-        for _ in 1..BROKEN {
+        for _ in 0..BROKEN {
+            assert!(outcome.goes_on(2));
             ledger.report(Violation::Lost(1));
-            outcome.take(&mut ledger);
+            assert!(outcome.take(&mut ledger));
         }
-        assert!(!outcome.goes_on(2, false));
+        assert!(!outcome.goes_on(2));
         assert_eq!(outcome.tally.lost, BROKEN);
+    }
+
+    #[test]
+    fn an_experiment_with_a_planted_bug_goes_on_until_that_is_what_it_has_found() {
+        let mut outcome = Outcome { until: Some(Symptom::BackAgain), ..busy() };
+        for _ in 0..2 * BROKEN {
+            outcome.add(Violation::Lost(1));
+            assert!(outcome.goes_on(2));
+        }
+        outcome.add(Violation::BackAgain(1));
+        assert!(!outcome.goes_on(2));
+        assert!(!Outcome { until: Some(Symptom::Any), ..busy() }.goes_on(1));
     }
 }

@@ -10,7 +10,9 @@ use tokio::process::Command;
 use crate::child::Orders;
 use crate::letters::Letters;
 use crate::random::Random;
+use crate::report::Outcome;
 use crate::subject::Setup;
+use crate::symptom::Symptom;
 
 /// Numbers that one worker may use for its messages.
 const NUMBERS: u64 = 1 << 32;
@@ -22,8 +24,8 @@ pub(crate) struct Scene {
     pub(crate) program: PathBuf,
     /// Seed of the run.
     pub(crate) seed: u64,
-    /// A bug that is switched on; the experiment ends when it is noticed.
-    pub(crate) planted: Option<Bug>,
+    /// A bug that is switched on, and what it must lead to: that ends the experiment.
+    pub(crate) planted: Option<(Bug, Symptom)>,
 }
 
 impl Scene {
@@ -32,16 +34,26 @@ impl Scene {
         Letters { seed: self.seed, plain: false }
     }
 
-    /// Whether the first violation ends the experiment.
-    pub(crate) fn stops_early(&self) -> bool {
-        self.planted.is_some()
+    /// The bug that is switched on.
+    pub(crate) fn bug(&self) -> Option<Bug> {
+        self.planted.map(|(bug, _)| bug)
+    }
+
+    /// The result of an experiment that begins now.
+    pub(crate) fn outcome(&self) -> Outcome {
+        Outcome::start(self.planted.map(|(_, symptom)| symptom))
+    }
+
+    /// Whether something that is broken deserves a look: one that was planted is no surprise.
+    pub(crate) fn is_surprised(&self) -> bool {
+        self.planted.is_none()
     }
 
     /// The setup of the journal number `journal`: segments small, of several sizes, in one log or
     /// in two.
     pub(crate) fn setup(&self, journal: u64) -> Setup {
         let segment_len = [64, 128, 256][(journal % 3) as usize] * 1024;
-        Setup { segment_len, shards: 1 + (journal % 2) as u16, planted: self.planted }
+        Setup { segment_len, shards: 1 + (journal % 2) as u16, planted: self.bug() }
     }
 
     /// The orders of worker number `worker`; no two use the same numbers for messages.

@@ -29,10 +29,10 @@ const SIZE_MIB: u64 = 64;
 pub(crate) async fn run(scene: &Scene, runs: u64) -> Result<Outcome, NotRun> {
     let found = StdCommand::new("strace").arg("--version").output();
     found.map_err(|error| NotRun(format!("strace: {error}")))?;
-    let mut outcome = Outcome::start();
+    let mut outcome = scene.outcome();
     let mut cutter = Cutter::start().await?;
     let mut number = 0;
-    while outcome.goes_on(runs, scene.stops_early()) {
+    while outcome.goes_on(runs) {
         // The first ones are in opening a new journal; the later, the more has been answered.
         let nth = 1 + number * (number + 1) / 2;
         if let Err(why) = one_run(scene, &mut cutter, number, nth, &mut outcome).await {
@@ -71,7 +71,7 @@ async fn one_run(
     let (letters, repeat_from) = (scene.letters(), orders.first);
     let audit = Audit { dir: dir.clone(), setup, letters, repeat_from, keep: 0 };
     let mut ledger = audit.run(ledger).await;
-    if outcome.take(&mut ledger) && !scene.stops_early() {
+    if outcome.take(&mut ledger) && scene.is_surprised() {
         evidence.keep(&dir).map_err(not_run)?;
     }
     Ok(())
