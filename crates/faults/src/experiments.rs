@@ -117,8 +117,7 @@ pub(crate) async fn run(words: &[String]) -> ExitCode {
     if is_asked("self-test") {
         say("with a planted bug, which must be noticed:");
         for (experiment, bug, symptom) in SELF_TESTS {
-            let scene = Scene { planted: Some((bug, symptom)), ..scene.clone() };
-            summary.self_test(&scene, experiment, symptom).await;
+            summary.self_test(&scene, experiment, bug, symptom).await;
         }
     }
     summary.exit_code()
@@ -135,11 +134,17 @@ impl Summary {
         }
     }
 
-    /// The bug is in the scene; `symptom` is what it must lead to.
-    async fn self_test(&mut self, scene: &Scene, experiment: Experiment, symptom: Symptom) {
-        let bug = scene.bug().map(|bug| format!("{bug:?}")).unwrap_or_default();
-        let title = format!("{}: {bug}", experiment.word());
-        match experiment.run(scene, SELF_TEST_FAULTS).await {
+    /// Switches a bug on; `symptom` is what it must lead to.
+    async fn self_test(
+        &mut self,
+        scene: &Scene,
+        experiment: Experiment,
+        bug: Bug,
+        symptom: Symptom,
+    ) {
+        let title = format!("{}: {bug:?}", experiment.word());
+        let scene = Scene { planted: Some((bug, symptom)), ..scene.clone() };
+        match experiment.run(&scene, SELF_TEST_FAULTS).await {
             Ok(mut outcome) => {
                 outcome.violations.truncate(1);
                 line(&title, &outcome);
