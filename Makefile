@@ -15,7 +15,8 @@ check: ## The fast inner loop: format, lints, unit tests, repository rules
 	@scripts/check.sh
 
 bench: ## Measure, print ratios to peers of the same run, fail if a bound is missed
+	cargo build -q --profile bench -p mailbox-cli
 	cargo run -q --profile bench -p mailbox-bench
 
-faults: ## Kill, cut the power, fill the disk, fail syncs: nothing promised may be lost
+faults: ## Kill, cut the power, fill the disk, fail syncs, race: nothing promised may be lost
 	@scripts/run-faults.sh

@@ -4,8 +4,11 @@
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
-# Most crates in the default tree of `mailbox`, itself included. Raise it only with a reason.
-BUDGET=46
+# Most crates in a tree of `mailbox`, itself included: without features, for mailboxes in memory; and
+# with the default ones, which bring inboxes in folders (rustix, base64 and what they stand on).
+# Raise them only with a reason.
+BUDGET_BARE=46
+BUDGET_DEFAULT=50
 
 # A name in this list stands for itself and for its family: `hyper` also for `hyper-util`.
 HEAVY="actix aws axum curl deadpool-redis fred grpcio h2 h3 http httparse hyper isahc native-tls
@@ -53,13 +56,20 @@ if [[ -n "$found" ]]; then
 fi
 echo "mailbox: no heavy crate in the default tree"
 
-count="$(crates -p mailbox -e normal | wc -l)"
-echo "mailbox: $((count)) crates in the default tree, budget $BUDGET"
-if ((count > BUDGET)); then
-    echo "over the budget by $((count - BUDGET)):" >&2
-    crates -p mailbox -e normal >&2
-    exit 1
-fi
+within_budget() {
+    local what="$1" budget="$2" count
+    shift 2
+    count="$(crates -p mailbox -e normal "$@" | wc -l)"
+    echo "mailbox: $((count)) crates in the $what tree, budget $budget"
+    if ((count > budget)); then
+        echo "over the budget by $((count - budget)):" >&2
+        crates -p mailbox -e normal "$@" >&2
+        exit 1
+    fi
+}
+
+within_budget bare "$BUDGET_BARE" --no-default-features
+within_budget default "$BUDGET_DEFAULT"
 
 core="$(crates -p mailbox-core -e normal,build --target all)"
 if (($(echo "$core" | wc -l) != 1)); then

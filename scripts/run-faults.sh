@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Real faults against the journal: kill -9, power cuts, full disks, failing syncs; then the same with
-# planted bugs, which must be noticed. Arguments are names of experiments (kill, power, full, sync,
-# self-test), by default all. FAULTS_SCALE=10 makes it ten times longer.
+# Real faults against the journal and folders of inboxes: kill -9, power cuts, full disks, failing
+# syncs, races; then the same with planted bugs, which must be noticed. Arguments are names of
+# experiments (kill, power, full, sync, race, self-test) and of what is tried (journal, dir), by
+# default all. FAULTS_SCALE=10 makes it ten times longer.
 #
 # Needs root for mounts, and strace, mkfs.ext4 and python3. What cannot run says so; with CI=true
 # that is a failure.

@@ -8,6 +8,7 @@
 
 mod core_cycle;
 mod core_peer;
+mod directory;
 mod journal;
 mod memory;
 mod report;
@@ -45,14 +46,18 @@ const MEASUREMENTS: &[(&str, Measurement)] = &[
     ("journal memory", Disk(journal::resident::bytes_a_message)),
     ("journal opening", Disk(journal::opening::after_stop_and_kill)),
     ("journal disk", Disk(journal::disk::passed_through)),
+    ("directory sends", Disk(directory::sends::against_bare_files)),
+    ("directory backlog", Disk(directory::backlog::waiting_files)),
+    ("directory waking", Disk(directory::waking::by_file_events)),
 ];
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     // Memory is measured in a process of its own, which is this program called again; and whoever
     // is to be killed is one too.
-    let answer =
-        memory::answer_as_child(&words).or_else(|| journal::child::answer_as_child(&words));
+    let answer = memory::answer_as_child(&words)
+        .or_else(|| journal::child::answer_as_child(&words))
+        .or_else(|| directory::child::answer_as_child(&words));
     if let Some(answer) = answer {
         println!("{answer}");
         return ExitCode::SUCCESS;
@@ -66,7 +71,7 @@ fn main() -> ExitCode {
     // Taken back when it is dropped, so it must not be moved into a static.
     let place = needs_place.then(Place::find);
     if let Some(place) = &place {
-        println!("files of the journal and its peers: {place}");
+        println!("files of journals, inboxes and their peers: {place}");
     }
     println!("{}", report::heading());
     let (mut printed, mut missed) = (0, 0);

@@ -12,7 +12,7 @@ pub(crate) mod disk;
 mod fjall_peer;
 mod grouped;
 pub(crate) mod latency;
-mod load;
+pub(crate) mod load;
 pub(crate) mod opening;
 mod ours;
 pub(crate) mod place;
@@ -23,7 +23,7 @@ mod sqlite_peer;
 use tokio::runtime::Runtime;
 
 /// Two workers, whoever is measured.
-fn runtime() -> Runtime {
+pub(crate) fn runtime() -> Runtime {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_time()
@@ -32,7 +32,7 @@ fn runtime() -> Runtime {
 }
 
 /// A count that can be set lower for a quick look; the bounds are meant for the default.
-fn count_from(variable: &str, default: u64) -> u64 {
+pub(crate) fn count_from(variable: &str, default: u64) -> u64 {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
@@ -42,12 +42,12 @@ fn backlog() -> u64 {
 }
 
 /// The middle one, or the lower of the two in the middle.
-fn median(mut figures: Vec<f64>) -> f64 {
+pub(crate) fn median(mut figures: Vec<f64>) -> f64 {
     quantile(&mut figures, 0.5)
 }
 
 /// The figure that this share of all figures does not exceed. Not a number if there are none.
-fn quantile(figures: &mut [f64], share: f64) -> f64 {
+pub(crate) fn quantile(figures: &mut [f64], share: f64) -> f64 {
     figures.sort_by(f64::total_cmp);
     let at = (share * figures.len().saturating_sub(1) as f64) as usize;
     figures.get(at).copied().unwrap_or(f64::NAN)

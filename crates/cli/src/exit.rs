@@ -6,6 +6,8 @@ use mailbox::{Error, ErrorKind, Result};
 
 /// Done.
 const DONE: u8 = 0;
+/// Ended by Ctrl-C or SIGTERM before it was done, as shells have it.
+const INTERRUPTED: u8 = 130;
 
 /// How a command ended that did what it was asked to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,6 +16,8 @@ pub(crate) enum Outcome {
     Done,
     /// It is not: what was looked at has this trouble, which has been said.
     Found(ErrorKind),
+    /// It was told to end before it was done, and has tidied up.
+    Interrupted,
 }
 
 /// Says what went wrong, to people or to a program, and gives the exit code.
@@ -21,6 +25,7 @@ pub(crate) fn code(outcome: Result<Outcome>, is_json: bool) -> ExitCode {
     let code = match outcome {
         Ok(Outcome::Done) => DONE,
         Ok(Outcome::Found(kind)) => code_of(kind),
+        Ok(Outcome::Interrupted) => INTERRUPTED,
         Err(error) => {
             crate::output::complain(&error, is_json);
             code_of(error.kind())
@@ -30,7 +35,7 @@ pub(crate) fn code(outcome: Result<Outcome>, is_json: bool) -> ExitCode {
 }
 
 /// What a script can tell errors apart by.
-const fn code_of(kind: ErrorKind) -> u8 {
+pub(crate) const fn code_of(kind: ErrorKind) -> u8 {
     match kind {
         ErrorKind::InvalidParameter
         | ErrorKind::TooLarge

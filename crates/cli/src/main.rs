@@ -5,7 +5,12 @@ mod args;
 mod commands;
 mod exit;
 mod output;
+mod place;
+mod progress;
 mod reading;
+mod shown;
+mod signals;
+mod worker;
 
 use std::process::ExitCode;
 
@@ -13,6 +18,7 @@ use clap::Parser;
 
 fn main() -> ExitCode {
     let args = args::Args::parse();
+    output::colour(args.color);
     let is_json = args.is_json();
     let outcome = commands::run(args);
     exit::code(outcome, is_json)

@@ -236,10 +236,10 @@ async fn cut_short<F: Future>(future: F, polls: u64) -> Option<F::Output> {
 
 /// SplitMix64: small, and the same everywhere.
 #[derive(Debug)]
-struct Dice(u64);
+pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
+    pub(crate) fn roll(&mut self, sides: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;
         mixed = (mixed ^ mixed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -23,7 +23,7 @@ pub(crate) struct Reopening {
     /// Before every call, not only when asked.
     always: bool,
     /// Goes with it.
-    _dir: Option<TempDir>,
+    _dir: Option<Arc<TempDir>>,
 }
 
 struct Open {
@@ -33,7 +33,7 @@ struct Open {
 
 impl Reopening {
     /// A new journal in a directory of its own.
-    pub(crate) async fn in_directory(dir: TempDir, config: JournalConfig) -> Result<Self> {
+    pub(crate) async fn in_directory(dir: Arc<TempDir>, config: JournalConfig) -> Result<Self> {
         Self::new(dir.path().join("journal"), Some(dir), config, false).await
     }
 
@@ -44,7 +44,7 @@ impl Reopening {
 
     async fn new(
         path: PathBuf,
-        dir: Option<TempDir>,
+        dir: Option<Arc<TempDir>>,
         config: JournalConfig,
         always: bool,
     ) -> Result<Self> {

@@ -31,6 +31,11 @@ pub(crate) fn counts(abilities: &Abilities, _: &SubjectInfo) -> Answer {
     given(abilities.exact_count, "needs `exact_count`")
 }
 
+/// A count of everything that happens.
+pub(crate) fn totals(abilities: &Abilities, _: &SubjectInfo) -> Answer {
+    given(abilities.totals, "needs `totals`")
+}
+
 /// Idempotency keys.
 pub(crate) fn keys(abilities: &Abilities, _: &SubjectInfo) -> Answer {
     given(abilities.idempotency, "needs `idempotency`")
@@ -64,12 +69,40 @@ pub(crate) fn exact_time(_: &Abilities, info: &SubjectInfo) -> Answer {
 
 /// A waiting receive can be dropped.
 pub(crate) fn cancel(_: &Abilities, info: &SubjectInfo) -> Answer {
-    given(info.cancellable, "needs receives that can be dropped: here a thread waits")
+    given(
+        info.cancellable,
+        "needs receives that can be dropped: here a thread, or a process, waits",
+    )
 }
 
 /// Bounds can be set when it is opened.
 pub(crate) fn setup(_: &Abilities, info: &SubjectInfo) -> Answer {
     given(info.configurable, "needs bounds that can be set: here they are fixed")
+}
+
+/// What the library says of a refused argument, as it says it.
+pub(crate) fn words(_: &Abilities, info: &SubjectInfo) -> Answer {
+    given(info.library, "needs the library's words for a bound: here others refuse first")
+}
+
+/// Everything that is known of a delivery, and everything that is counted.
+pub(crate) fn facts(_: &Abilities, info: &SubjectInfo) -> Answer {
+    given(info.library, "needs a fact that is not shown here")
+}
+
+/// Hundreds of calls while a delivery is held.
+pub(crate) fn quick(_: &Abilities, info: &SubjectInfo) -> Answer {
+    given(info.library, "needs hundreds of calls in a short time: here each is a run")
+}
+
+/// Many messages in one call.
+pub(crate) fn batches(_: &Abilities, info: &SubjectInfo) -> Answer {
+    given(info.library, "needs batches: here every message is a run of its own")
+}
+
+/// Bounds of a process are bounds of the whole.
+pub(crate) fn alone(_: &Abilities, info: &SubjectInfo) -> Answer {
+    given(info.alone, "needs one process: here each has bounds of its own")
 }
 
 /// It can be ended and opened again with what it keeps.

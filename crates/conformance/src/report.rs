@@ -8,6 +8,7 @@ use libtest_mimic::{Failed, Trial};
 
 use crate::case::Case;
 use crate::subject::Subject;
+use crate::subjects;
 
 /// What runs on one subject, and what does not.
 #[derive(Debug, Clone)]
@@ -32,6 +33,25 @@ impl Sheet {
             }
         }
         Self { subject: subject.info.name, applicable, not_applicable }
+    }
+
+    /// Its line in the table of all.
+    fn row(&self) -> String {
+        let (run, not) = (self.applicable.len(), self.not_applicable.len());
+        format!("| {} | {run} | {not} |\n", self.subject)
+    }
+
+    /// What does not run on it, and why; nothing if everything does.
+    fn section(&self) -> String {
+        let mut text = String::new();
+        if !self.not_applicable.is_empty() {
+            let _ = write!(text, "\n## Not applicable to {}\n\n| clause | case", self.subject);
+            text.push_str(" | why |\n|---|---|---|\n");
+        }
+        for (case, why) in &self.not_applicable {
+            let _ = writeln!(text, "| {} | {} | {why} |", case.id, case.sentence());
+        }
+        text
     }
 
     /// One line: how many ran, and which clauses were left out why.
@@ -59,9 +79,21 @@ impl Sheet {
     }
 }
 
-/// The tests of the tables themselves.
+/// The tests of the tables themselves. Where only some subjects run, those must be in the table.
 pub(crate) fn checks(sheets: &[Sheet], cases: &[Case]) -> Vec<Trial> {
     let sheets = sheets.to_vec();
+    let is_some =
+        |sheet: &Sheet| subjects::elsewhere().iter().any(|it| it.info.name == sheet.subject);
+    if sheets.iter().any(is_some) {
+        return vec![Trial::test("table::conformance_md_lists_what_runs_here", move || {
+            let text = std::fs::read_to_string(in_repository("docs/conformance.md"))?;
+            let faults = not_listed(&text, &sheets);
+            if faults.is_empty() { Ok(()) } else { Err(Failed::from(faults.join("\n"))) }
+        })];
+    }
+    let elsewhere = subjects::elsewhere();
+    let elsewhere = elsewhere.iter().map(|subject| Sheet::new(subject, cases));
+    let sheets: Vec<Sheet> = sheets.into_iter().chain(elsewhere).collect();
     let (all, cited) = (cases.to_vec(), cases.to_vec());
     vec![
         Trial::test("table::conformance_md_lists_what_runs_where", move || {
@@ -83,7 +115,8 @@ const HEAD: &str = "\
 
 Which cases of the contract run on which subject. Generated: after adding a case or a subject run
 `UPDATE=1 cargo test -p mailbox-conformance --test conformance` and look at the difference. A run
-fails if this page does not say what ran, so no case can stop running unnoticed.
+fails if this page does not say what ran, so no case can stop running unnoticed. What is built
+elsewhere runs there: `cli` with `cargo test -p mailbox-cli --test conformance`.
 
 | subject | run | not applicable |
 |---|---:|---:|
@@ -94,17 +127,23 @@ fails if this page does not say what ran, so no case can stop running unnoticed.
 pub fn conformance_md(sheets: &[Sheet]) -> String {
     let mut text = String::from(HEAD);
     for sheet in sheets {
-        let (run, not) = (sheet.applicable.len(), sheet.not_applicable.len());
-        let _ = writeln!(text, "| {} | {run} | {not} |", sheet.subject);
+        text.push_str(&sheet.row());
     }
-    for sheet in sheets.iter().filter(|sheet| !sheet.not_applicable.is_empty()) {
-        let _ = write!(text, "\n## Not applicable to {}\n\n| clause | case", sheet.subject);
-        text.push_str(" | why |\n|---|---|---|\n");
-        for (case, why) in &sheet.not_applicable {
-            let _ = writeln!(text, "| {} | {} | {why} |", case.id, case.sentence());
-        }
+    for sheet in sheets {
+        text.push_str(&sheet.section());
     }
     text
+}
+
+/// Subjects that a table does not have as they are.
+#[must_use]
+pub fn not_listed(table: &str, sheets: &[Sheet]) -> Vec<String> {
+    let is_listed =
+        |sheet: &&Sheet| table.contains(&sheet.row()) && table.contains(&sheet.section());
+    let missing = sheets.iter().filter(|sheet| !is_listed(sheet));
+    missing
+        .map(|sheet| format!("docs/conformance.md: {} runs other cases", sheet.subject))
+        .collect()
 }
 
 const TABLE_STARTS: &str = "<!-- cases: generated, see docs/conformance.md -->\n";

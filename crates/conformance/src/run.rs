@@ -10,19 +10,30 @@ use std::time::Duration;
 use libtest_mimic::{Arguments, Failed, Trial};
 
 use crate::case::{Case, Outcome};
+use crate::peer;
 use crate::report::{self, Sheet};
 use crate::subject::{Setup, Subject};
 
 /// Longest a case may take: one that waits for what never comes must fail, not hang.
 const LONGEST_CASE: Duration = Duration::from_secs(60);
 
+/// Cases at a time where time is real: most of them sleep.
+const SLEEPERS: usize = 12;
+
 /// Runs what the command line asks for, and says at the end how much ran on each subject.
 #[must_use]
 pub fn main(subjects: &[Subject], cases: &[Case]) -> ExitCode {
-    let arguments = Arguments::from_args();
+    if let Some(served) = peer::serve_if_asked() {
+        return served;
+    }
+    let mut arguments = Arguments::from_args();
     let sheets: Vec<Sheet> = subjects.iter().map(|subject| Sheet::new(subject, cases)).collect();
     let ran: Vec<Arc<AtomicUsize>> = sheets.iter().map(|_| Arc::default()).collect();
     let mut trials = report::checks(&sheets, cases);
+    let is_real = subjects.iter().all(|subject| !subject.info.virtual_time);
+    if is_real && arguments.test_threads.is_none() {
+        arguments.test_threads = Some(SLEEPERS);
+    }
     for ((subject, sheet), ran) in subjects.iter().zip(&sheets).zip(&ran) {
         trials.extend(sheet.applicable.iter().map(|case| trial(subject, *case, ran)));
     }

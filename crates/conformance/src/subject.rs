@@ -7,6 +7,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use mailbox::testing::ManualClock;
 use mailbox::{Abilities, Backend, Clock, Result};
+use tempfile::TempDir;
 
 use crate::world::{Time, World};
 
@@ -37,6 +38,10 @@ pub struct SubjectInfo {
     pub configurable: bool,
     /// It can be ended and opened again.
     pub restart: bool,
+    /// The library itself is called: batches, and its own words and facts, come through whole.
+    pub library: bool,
+    /// One process has it all, so that bounds of a process are bounds of the whole.
+    pub alone: bool,
     /// Cases that are about something else than where mailboxes are kept run here only.
     pub reference: bool,
 }
@@ -61,6 +66,8 @@ pub struct Opened {
     pub time: Time,
     /// Ends it as a crash would, and opens it again with what it has kept.
     pub restart: Option<Restart>,
+    /// What has to be there as long as the world is, such as a directory.
+    pub keep: Option<Arc<TempDir>>,
 }
 
 /// Where the mailboxes of a world come from.
@@ -97,6 +104,8 @@ impl Subject {
             cancellable: true,
             configurable: false,
             restart: false,
+            library: true,
+            alone: true,
             reference: false,
         };
         Self { info, abilities, open: Arc::new(move |setup| open(setup).boxed()) }
@@ -113,7 +122,7 @@ impl Subject {
             let (open, clock) = (Arc::clone(&open), ManualClock::new());
             async move {
                 let home = Home::Backend(open(setup, clock.clone()).await?);
-                Ok(Opened { home, time: Time::Virtual(clock), restart: None })
+                Ok(Opened { home, time: Time::Virtual(clock), restart: None, keep: None })
             }
         });
         subject.with(|info| (info.virtual_time, info.configurable) = (true, true))
@@ -139,4 +148,9 @@ impl std::fmt::Debug for Subject {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Subject").field("info", &self.info).finish_non_exhaustive()
     }
+}
+
+/// Where subjects that roll dice begin: `SEED` gives others.
+pub(crate) fn seed() -> u64 {
+    std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0)
 }

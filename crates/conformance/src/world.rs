@@ -14,6 +14,7 @@ use mailbox::{Abilities, Backend, Error, ErrorKind, Mailbox, Name, Result, Times
 use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tempfile::TempDir;
 
 use crate::case::Outcome;
 use crate::probe::Probe;
@@ -45,6 +46,8 @@ struct Inner {
     restart: Mutex<Option<Restart>>,
     /// Mailboxes that no backend knows, by type and name: the same name means the same mailbox.
     known: Mutex<HashMap<(TypeId, String), Box<dyn Any + Send + Sync>>>,
+    /// Goes last.
+    _keep: Option<Arc<TempDir>>,
 }
 
 /// How long to wait, in real time, for what must happen anyway.
@@ -52,9 +55,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 impl World {
     pub(crate) fn new(subject: Subject, opened: Opened) -> Self {
-        let Opened { home, time, restart } = opened;
+        let Opened { home, time, restart, keep } = opened;
         let (restart, known) = (Mutex::new(restart), Mutex::default());
-        Self { inner: Arc::new(Inner { subject, home, time, restart, known }) }
+        Self { inner: Arc::new(Inner { subject, home, time, restart, known, _keep: keep }) }
     }
 
     /// What the subject can do.

@@ -1,5 +1,5 @@
-//! Opens a journal after a fault and looks at everything in it. Invariant: what the audit reports
-//! follows from the ledger and what was found, nothing else; what it deletes to keep the journal
+//! Opens a home after a fault and looks at everything in it. Invariant: what the audit reports
+//! follows from the ledger and what was found, nothing else; what it deletes to keep the home
 //! small it notes in the ledger like any other deletion.
 
 use std::path::PathBuf;
@@ -30,7 +30,7 @@ const REPEATS: usize = 8;
 /// What to look at, and how.
 #[derive(Debug, Clone)]
 pub(crate) struct Audit {
-    /// Where the journal is.
+    /// Where the home is.
     pub(crate) dir: PathBuf,
     /// How it is set up.
     pub(crate) setup: Setup,
@@ -78,7 +78,7 @@ impl Audit {
         let backend = match opening.await {
             Ok(Ok(backend)) => backend,
             Ok(Err(error)) => return ledger.report(Violation::RefusedOpen(format!("{error:?}"))),
-            Err(_) => return ledger.report(Violation::Stuck("opening the journal".to_owned())),
+            Err(_) => return ledger.report(Violation::Stuck("opening it".to_owned())),
         };
         ledger.reopened();
         let looked = tokio::time::timeout(PATIENCE, self.look(&backend, ledger)).await;
@@ -90,7 +90,7 @@ impl Audit {
         match tokio::time::timeout(PATIENCE, backend.close()).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => ledger.report(Violation::Failure(format!("in close: {error:?}"))),
-            Err(_) => ledger.report(Violation::Stuck("closing the journal".to_owned())),
+            Err(_) => ledger.report(Violation::Stuck("closing it".to_owned())),
         }
     }
 
@@ -102,8 +102,12 @@ impl Audit {
         let mut dead = Vec::new();
         for mailbox in mailboxes() {
             let live = self.take_all(backend, &mailbox, &mut found, &mut deleted, ledger).await?;
-            let dead_here = self.page_dead(backend, &mailbox).await?;
+            let dead_here = self.page_dead(backend, &mailbox, ledger).await?;
             found.extend(dead_here.iter().map(|letter| letter.content));
+            let set_aside = backend.stats(&mailbox).await?.set_aside;
+            if set_aside > 0 {
+                ledger.report(Violation::SetAside(set_aside));
+            }
             held.push((mailbox.clone(), live));
             dead.push((mailbox, dead_here));
         }
@@ -175,9 +179,14 @@ impl Audit {
             }
             let mut settlements = Vec::new();
             for delivery in backend.receive(mailbox, &options).await? {
-                let Delivery { letter, receipt_handle: handle, .. } = delivery;
+                let Delivery { letter, receipt_handle: handle, delivery_count, .. } = delivery;
                 let content = self.letters.recognise(mailbox, &letter);
                 found.push(content);
+                if let Content::Intact(number) = content {
+                    // This delivery is one more than it had.
+                    ledger.recount(number, delivery_count.saturating_sub(1));
+                    ledger.note(&Event::Delivered(number, delivery_count), true);
+                }
                 if letter.group.is_none() {
                     held.push(Held { content, handle });
                     continue;
@@ -190,17 +199,25 @@ impl Audit {
         }
     }
 
-    async fn page_dead(&self, backend: &Arc<dyn Backend>, mailbox: &Name) -> Result<Vec<Dead>> {
+    async fn page_dead(
+        &self,
+        backend: &Arc<dyn Backend>,
+        mailbox: &Name,
+        ledger: &mut Ledger,
+    ) -> Result<Vec<Dead>> {
         let mut all = Vec::new();
         let mut after = None;
         loop {
             let page = backend.peek(mailbox, &Peek::Dead { after, limit: BATCH }).await?;
             let Some(last) = page.last() else { return Ok(all) };
             after = last.death.map(|death| death.order);
-            all.extend(page.into_iter().map(|record| Dead {
-                content: self.letters.recognise(mailbox, &record.letter),
-                id: record.id,
-            }));
+            for record in page {
+                let content = self.letters.recognise(mailbox, &record.letter);
+                if let Content::Intact(number) = content {
+                    ledger.recount(number, record.delivery_count);
+                }
+                all.push(Dead { content, id: record.id });
+            }
         }
     }
 

@@ -7,7 +7,7 @@ use std::fmt;
 /// Something that happened in a worker. Numbers are those of messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// The journal is open.
+    /// The home is open.
     Opened,
     /// A message is about to be sent.
     TrySend(u64),
@@ -21,6 +21,10 @@ pub(crate) enum Event {
     Deleted(u64),
     /// It was not, and nothing changed.
     DeleteRefused(u64),
+    /// A message was received, for the so-manieth time as its count has it.
+    Delivered(u64, u32),
+    /// A dead letter is about to be put back in line, where its count begins anew.
+    TryRedrive(u64),
     /// A message was received that is not what was sent.
     Damaged(u64),
     /// A message was received that has no number.
@@ -46,6 +50,8 @@ impl fmt::Display for Event {
             Self::TryDelete(number) => write!(f, "try-ack {number}"),
             Self::Deleted(number) => write!(f, "acked {number}"),
             Self::DeleteRefused(number) => write!(f, "ack-refused {number}"),
+            Self::Delivered(number, count) => write!(f, "got {number} {count}"),
+            Self::TryRedrive(number) => write!(f, "try-redrive {number}"),
             Self::Damaged(number) => write!(f, "damaged {number}"),
             Self::Unreadable => write!(f, "unreadable"),
             Self::Failed { call, kind, text } => {
@@ -70,6 +76,11 @@ impl Event {
             "try-ack" => Self::TryDelete(number()?),
             "acked" => Self::Deleted(number()?),
             "ack-refused" => Self::DeleteRefused(number()?),
+            "got" => {
+                let (number, count) = rest.split_once(' ')?;
+                Self::Delivered(number.parse().ok()?, count.parse().ok()?)
+            }
+            "try-redrive" => Self::TryRedrive(number()?),
             "damaged" => Self::Damaged(number()?),
             "failed" => {
                 let (call, rest) = rest.split_once(' ')?;
@@ -100,6 +111,8 @@ mod tests {
             Event::TryDelete(3),
             Event::Deleted(4),
             Event::DeleteRefused(5),
+            Event::Delivered(8, 3),
+            Event::TryRedrive(7),
             Event::Damaged(6),
             Event::Unreadable,
             failed,
@@ -118,7 +131,7 @@ mod tests {
 
     #[test]
     fn other_lines_are_not_events() {
-        for line in ["", "sent", "sent x", "sent 1 2", "thread panicked", "failed"] {
+        for line in ["", "sent", "sent x", "sent 1 2", "thread panicked", "got 1", "failed"] {
             assert_eq!(Event::parse(line), None, "{line:?}");
         }
     }

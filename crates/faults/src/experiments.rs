@@ -3,14 +3,15 @@
 
 use std::process::ExitCode;
 
-use mailbox::backends::journal::Bug;
+use mailbox::backends::{directory, journal};
 
 use crate::mount::Volume;
 use crate::random::Random;
 use crate::report::{NotRun, Outcome, heading, line, say};
 use crate::scene::Scene;
+use crate::subject::{Bug, Setup, Subject};
 use crate::symptom::Symptom;
-use crate::{full, kill, power, sync_failure};
+use crate::{full, kill, power, race, sync_failure};
 
 /// An experiment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,17 +20,28 @@ enum Experiment {
     Power,
     FullTmpfs,
     FullExt4,
+    FullFolders,
     Sync,
+    Race,
 }
 
-/// Every experiment, with the number of faults of an ordinary run.
-const ALL: [(Experiment, u64); 5] = [
-    (Experiment::Kill, 300),
-    (Experiment::Power, 150),
-    (Experiment::FullTmpfs, 20),
-    (Experiment::FullExt4, 5),
-    (Experiment::Sync, 8),
+/// Every experiment, with the number of faults of an ordinary run. In a race, each message is one:
+/// many want it, one may get it.
+const ALL: [(Experiment, Subject, u64); 10] = [
+    (Experiment::Kill, Subject::Journal, 300),
+    (Experiment::Power, Subject::Journal, 150),
+    (Experiment::FullTmpfs, Subject::Journal, 20),
+    (Experiment::FullExt4, Subject::Journal, 5),
+    (Experiment::Sync, Subject::Journal, 8),
+    (Experiment::Kill, Subject::Directory, 300),
+    (Experiment::Power, Subject::Directory, 150),
+    (Experiment::FullTmpfs, Subject::Directory, 10),
+    (Experiment::FullFolders, Subject::Directory, 2),
+    (Experiment::Race, Subject::Directory, 50_000),
 ];
+
+/// Length of the journal's files where disks are small.
+const SEGMENT_LEN: u32 = 256 * 1024;
 
 /// Faults until a planted bug must have been noticed. Each ends with the first notice, which takes
 /// 1 to 60 of them: it depends on chance and on the machine, so there are plenty.
@@ -37,14 +49,21 @@ const SELF_TEST_FAULTS: u64 = 1000;
 
 /// Which bug which experiment must notice, and by what.
 /// A kill takes nothing away that the operating system has: bugs about the disk need power cuts.
-/// Two bugs cannot be seen here, and are seen on the simulated disk: a directory that is not
-/// synced, because ext4 writes the names of two spare segments before either is used; and a failed
-/// sync that is ignored, because what `strace` fails was not lost, and the next sync writes it.
-const SELF_TESTS: [(Experiment, Bug, Symptom); 4] = [
-    (Experiment::Kill, Bug::AckNotWritten, Symptom::BackAgain),
-    (Experiment::Power, Bug::AckNotWritten, Symptom::BackAgain),
-    (Experiment::Power, Bug::AnswerBeforeSync, Symptom::BrokenPromise),
-    (Experiment::FullTmpfs, Bug::NoReserve, Symptom::Any),
+/// Two bugs of the journal cannot be seen here, and are seen on the simulated disk: a directory
+/// that is not synced, because ext4 writes the names of two spare segments before either is used;
+/// and a failed sync that is ignored, because what `strace` fails was not lost, and the next sync
+/// writes it.
+const SELF_TESTS: [(Experiment, Bug, Symptom); 10] = [
+    (Experiment::Kill, Bug::Journal(journal::Bug::AckNotWritten), Symptom::BackAgain),
+    (Experiment::Power, Bug::Journal(journal::Bug::AckNotWritten), Symptom::BackAgain),
+    (Experiment::Power, Bug::Journal(journal::Bug::AnswerBeforeSync), Symptom::BrokenPromise),
+    (Experiment::FullTmpfs, Bug::Journal(journal::Bug::NoReserve), Symptom::Any),
+    (Experiment::Kill, Bug::Directory(directory::Bug::AckNotWritten), Symptom::BackAgain),
+    (Experiment::Kill, Bug::Directory(directory::Bug::CountForgotten), Symptom::Miscounted),
+    (Experiment::Power, Bug::Directory(directory::Bug::FileNotSynced), Symptom::Lost),
+    (Experiment::Power, Bug::Directory(directory::Bug::FolderNotSynced), Symptom::Lost),
+    (Experiment::Power, Bug::Directory(directory::Bug::AckNotSynced), Symptom::BackAgain),
+    (Experiment::Race, Bug::Directory(directory::Bug::ClaimByCopy), Symptom::Doubled),
 ];
 
 impl Experiment {
@@ -53,8 +72,9 @@ impl Experiment {
         match self {
             Self::Kill => "kill",
             Self::Power => "power",
-            Self::FullTmpfs | Self::FullExt4 => "full",
+            Self::FullTmpfs | Self::FullExt4 | Self::FullFolders => "full",
             Self::Sync => "sync",
+            Self::Race => "race",
         }
     }
 
@@ -64,17 +84,34 @@ impl Experiment {
             Self::Power => "power cut, ext4",
             Self::FullTmpfs => "fill and drain, 8 MiB tmpfs",
             Self::FullExt4 => "fill and drain, 32 MiB ext4",
+            Self::FullFolders => "fill and drain, 8 MiB ext4",
             Self::Sync => "failing sync",
+            Self::Race => "race for files",
         }
     }
 
-    async fn run(self, scene: &Scene, faults: u64) -> Result<Outcome, NotRun> {
+    async fn run(self, scene: &Scene, subject: Subject, faults: u64) -> Result<Outcome, NotRun> {
         match self {
-            Self::Kill => kill::run(scene, faults).await,
-            Self::Power => power::run(scene, faults).await,
-            Self::FullTmpfs => full::run(scene, Volume::tmpfs(8)?, 8, faults).await,
-            Self::FullExt4 => full::run(scene, Volume::ext4(32)?, 32, faults).await,
+            Self::Kill => kill::run(scene, subject, faults).await,
+            Self::Power => power::run(scene, subject, faults).await,
+            Self::FullTmpfs => {
+                let setup = match subject {
+                    Subject::Journal => Setup::journal(SEGMENT_LEN, 1, scene.bug()),
+                    Subject::Directory => Setup::directory(false, false, scene.bug()),
+                };
+                full::run(scene, setup, Volume::tmpfs(8)?, 8, faults).await
+            }
+            Self::FullExt4 => {
+                let setup = Setup::journal(SEGMENT_LEN, 1, scene.bug());
+                full::run(scene, setup, Volume::ext4(32)?, 32, faults).await
+            }
+            // With buckets: new folders take space, and so do names in folders that are full.
+            Self::FullFolders => {
+                let setup = Setup::directory(true, false, scene.bug());
+                full::run(scene, setup, Volume::ext4_of_small_files(8)?, 4, faults).await
+            }
             Self::Sync => sync_failure::run(scene, faults).await,
+            Self::Race => race::run(scene, faults).await,
         }
     }
 }
@@ -88,14 +125,13 @@ struct Summary {
 
 /// Runs those that were asked for, or all.
 pub(crate) async fn run(words: &[String]) -> ExitCode {
-    let is_asked = |word: &str| words.is_empty() || words.iter().any(|asked| asked == word);
-    let known = |word: &String| {
-        word == "self-test" || ALL.iter().any(|(experiment, _)| experiment.word() == word)
+    let asked = match Asked::parse(words) {
+        Ok(asked) => asked,
+        Err(why) => {
+            say(&why);
+            return ExitCode::from(crate::USAGE);
+        }
     };
-    if let Some(unknown) = words.iter().find(|word| !known(word)) {
-        say(&format!("{unknown:?} is none of kill, power, full, sync, self-test"));
-        return ExitCode::from(crate::USAGE);
-    }
     let scale = number("FAULTS_SCALE").unwrap_or(1).max(1);
     let seed = number("FAULTS_SEED").unwrap_or_else(Random::fresh_seed);
     let program = match std::env::current_exe() {
@@ -109,28 +145,70 @@ pub(crate) async fn run(words: &[String]) -> ExitCode {
     let scene = Scene { program, seed, planted: None };
     let mut summary = Summary::default();
     heading();
-    for (experiment, faults) in ALL {
-        if is_asked(experiment.word()) {
-            summary.experiment(&scene, experiment, faults * scale).await;
+    for (experiment, subject, faults) in ALL {
+        if asked.has(experiment.word(), subject) {
+            summary.experiment(&scene, experiment, subject, faults * scale).await;
         }
     }
-    if is_asked("self-test") {
-        say("with a planted bug, which must be noticed:");
-        for (experiment, bug, symptom) in SELF_TESTS {
-            summary.self_test(&scene, experiment, bug, symptom).await;
+    let tests = SELF_TESTS.iter().filter(|(_, bug, _)| asked.has(SELF_TEST, bug.subject()));
+    for (place, (experiment, bug, symptom)) in tests.enumerate() {
+        if place == 0 {
+            say("with a planted bug, which must be noticed:");
         }
+        summary.self_test(&scene, *experiment, *bug, *symptom).await;
     }
     summary.exit_code()
 }
 
+/// Which experiments were asked for: all, if nothing was said.
+#[derive(Debug)]
+struct Asked {
+    experiments: Vec<&'static str>,
+    subjects: Vec<Subject>,
+}
+
+/// What the experiments with planted bugs are called on the command line.
+const SELF_TEST: &str = "self-test";
+
+impl Asked {
+    fn parse(words: &[String]) -> Result<Self, String> {
+        let known = ["kill", "power", "full", "sync", "race", SELF_TEST];
+        let mut asked = Self { experiments: Vec::new(), subjects: Vec::new() };
+        for word in words {
+            let subject = [Subject::Journal, Subject::Directory];
+            if let Some(subject) = subject.into_iter().find(|subject| subject.word() == word) {
+                asked.subjects.push(subject);
+            } else if let Some(experiment) = known.iter().find(|known| *known == word) {
+                asked.experiments.push(experiment);
+            } else {
+                let known = known.join(", ");
+                return Err(format!("{word:?} is none of {known}, journal, dir"));
+            }
+        }
+        Ok(asked)
+    }
+
+    fn has(&self, experiment: &str, subject: Subject) -> bool {
+        (self.experiments.is_empty() || self.experiments.contains(&experiment))
+            && (self.subjects.is_empty() || self.subjects.contains(&subject))
+    }
+}
+
 impl Summary {
-    async fn experiment(&mut self, scene: &Scene, experiment: Experiment, faults: u64) {
-        match experiment.run(scene, faults).await {
+    async fn experiment(
+        &mut self,
+        scene: &Scene,
+        experiment: Experiment,
+        subject: Subject,
+        faults: u64,
+    ) {
+        let title = format!("{}: {}", subject.word(), experiment.title());
+        match experiment.run(scene, subject, faults).await {
             Ok(outcome) => {
-                line(experiment.title(), &outcome);
+                line(&title, &outcome);
                 self.failed += u32::from(!outcome.is_clean());
             }
-            Err(why) => self.did_not_run(experiment.title(), &why),
+            Err(why) => self.did_not_run(&title, &why),
         }
     }
 
@@ -142,9 +220,9 @@ impl Summary {
         bug: Bug,
         symptom: Symptom,
     ) {
-        let title = format!("{}: {bug:?}", experiment.word());
+        let title = format!("{}: {}: {bug}", bug.subject().word(), experiment.word());
         let scene = Scene { planted: Some((bug, symptom)), ..scene.clone() };
-        match experiment.run(&scene, SELF_TEST_FAULTS).await {
+        match experiment.run(&scene, bug.subject(), SELF_TEST_FAULTS).await {
             Ok(mut outcome) => {
                 outcome.violations.truncate(1);
                 line(&title, &outcome);
@@ -158,7 +236,7 @@ impl Summary {
     }
 
     fn did_not_run(&mut self, title: &str, NotRun(why): &NotRun) {
-        say(&format!("{title:<34}NOT RUN: {why}"));
+        say(&format!("{title:<40}NOT RUN: {why}"));
         self.not_run += 1;
     }
 

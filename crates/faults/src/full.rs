@@ -21,8 +21,6 @@ use crate::scene::Scene;
 use crate::subject::Setup;
 use crate::violation::Violation;
 
-/// Length of the journal's files.
-const SEGMENT_LEN: u32 = 256 * 1024;
 /// Messages of one send.
 const BATCH: u64 = 8;
 /// The disk is full when this many sends in a row were refused.
@@ -35,15 +33,16 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Runs it on `volume`, which has this many MiB.
 pub(crate) async fn run(
     scene: &Scene,
+    setup: Setup,
     volume: Volume,
     size_mib: u64,
     cycles: u64,
 ) -> Result<Outcome, NotRun> {
     let mut outcome = scene.outcome();
     let mut filling = Filling {
-        dir: volume.point().join("journal"),
-        setup: Setup { segment_len: SEGMENT_LEN, shards: 1, planted: scene.bug() },
-        letters: Letters { seed: scene.seed, plain: true },
+        dir: volume.point().join(setup.subject().word()),
+        setup,
+        letters: Letters { seed: scene.seed, plain: true, groups: false },
         ledger: Ledger::default(),
         random: scene.random("full"),
         next: 0,
@@ -58,9 +57,10 @@ pub(crate) async fn run(
         if let Err(violation) = &backend {
             filling.ledger.report(violation.clone());
         }
-        // A quarter of the disk at least, and later no less than half of what was in it before.
+        // An eighth of the disk at least, where each message is a file and each file has a page;
+        // and later no less than half of what was in it before.
         let fitted = std::mem::take(&mut filling.bytes);
-        let least = fitted_at_first.map_or(size_mib << 18, |bytes: u64| bytes / 2);
+        let least = fitted_at_first.map_or(size_mib << 17, |bytes: u64| bytes / 2);
         fitted_at_first.get_or_insert(fitted);
         if fitted < least {
             let what = format!("only {fitted} bytes fit in, expected are {least} at least");
@@ -77,7 +77,7 @@ pub(crate) async fn run(
     Ok(outcome.end())
 }
 
-/// A journal on a small disk.
+/// A home on a small disk.
 #[derive(Debug)]
 struct Filling {
     dir: PathBuf,
@@ -95,11 +95,11 @@ impl Filling {
         match tokio::time::timeout(PATIENCE, self.setup.open(&self.dir)).await {
             Ok(Ok(backend)) => Ok(backend),
             Ok(Err(error)) => Err(Violation::RefusedOpen(format!("{error:?}"))),
-            Err(_) => Err(Violation::Stuck("opening the journal".to_owned())),
+            Err(_) => Err(Violation::Stuck("opening it".to_owned())),
         }
     }
 
-    /// Fills and empties the disk. Every third time the journal is opened anew while the disk is
+    /// Fills and empties the disk. Every third time the home is opened anew while the disk is
     /// full, every third time when it is empty.
     async fn cycle(
         &mut self,
@@ -191,7 +191,7 @@ impl Filling {
         options.max_messages = 64;
         options.visibility_timeout = limits::VISIBILITY_TIMEOUT;
         options.wait = Duration::from_millis(50);
-        let mut settlements = Vec::new();
+        let (mut settlements, mut others) = (Vec::new(), Vec::new());
         for delivery in backend.receive(mailbox, &options).await.map_err(failed)? {
             let content = self.letters.recognise(mailbox, &delivery.letter);
             match content {
@@ -206,15 +206,25 @@ impl Filling {
             }
             let verdict = match self.random.below(100) {
                 0..86 => Verdict::Acknowledge,
-                86..93 => Verdict::Nack { delay: Duration::ZERO, error: None },
-                _ => Verdict::Reject { reason: DeadReason::Rejected, error: None },
+                86..93 => Verdict::Nack { delay: Duration::ZERO, error: self.error() },
+                _ => Verdict::Reject { reason: DeadReason::Rejected, error: self.error() },
             };
-            settlements.push(Settlement { receipt_handle: delivery.receipt_handle, verdict });
+            let is_deletion = verdict == Verdict::Acknowledge;
+            let settlement = Settlement { receipt_handle: delivery.receipt_handle, verdict };
+            if is_deletion { settlements.push(settlement) } else { others.push(settlement) }
         }
-        for result in backend.settle(mailbox, settlements).await.map_err(failed)? {
-            result.map_err(failed)?;
+        // Acknowledging makes space; what is kept may need some.
+        for batch in [settlements, others] {
+            for result in backend.settle(mailbox, batch).await.map_err(failed)? {
+                result.map_err(failed)?;
+            }
         }
         Ok(())
+    }
+
+    /// Why a message is given back, for some.
+    fn error(&mut self) -> Option<Box<str>> {
+        self.random.percent(50).then(|| "no room for it".into())
     }
 
     /// Deletes the dead letters; they were seen when they were received.

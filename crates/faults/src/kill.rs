@@ -1,91 +1,104 @@
-//! Workers are killed (SIGKILL) at random moments, some of them while they recover from the kill
-//! before. Whatever was answered must be there, whatever was deleted must not.
+//! Workers are killed (SIGKILL) at random moments: where there are several, first some alone, while
+//! the others go on, then all; some while they recover from the kill before. Whatever was answered
+//! must be there, whatever was deleted must not.
 
-use crate::audit::Audit;
-use crate::evidence::Evidence;
 use crate::ledger::Ledger;
+use crate::life::Life;
+use crate::random::Random;
 use crate::report::{NotRun, Outcome};
 use crate::scene::{Folder, Scene, wait};
+use crate::subject::Subject;
 use crate::violation::Violation;
-use crate::worker::{Said, Worker};
+use crate::worker::{Crew, Said};
 
-/// Kills of one journal before the next one begins.
-const KILLS_PER_JOURNAL: u64 = 30;
+/// Kills of one home before the next one begins.
+const KILLS_PER_HOME: u64 = 30;
+/// Most kills of one of several workers before all are killed.
+const KILLS_ALONE: u64 = 7;
 /// Messages of each mailbox that stay after an audit.
 const KEEP: usize = 40;
 
 /// Runs it.
-pub(crate) async fn run(scene: &Scene, kills: u64) -> Result<Outcome, NotRun> {
+pub(crate) async fn run(scene: &Scene, subject: Subject, kills: u64) -> Result<Outcome, NotRun> {
     let mut outcome = scene.outcome();
-    let mut journal = 0;
+    let mut home = 0;
     while outcome.goes_on(kills) {
-        let limit = KILLS_PER_JOURNAL.min(kills - outcome.faults);
-        if let Err(why) = one_journal(scene, journal, limit, &mut outcome).await {
+        let limit = KILLS_PER_HOME.min(kills - outcome.faults);
+        if let Err(why) = one_home(scene, subject, home, limit, &mut outcome).await {
             return outcome.obstructed(why);
         }
-        journal += 1;
+        home += 1;
     }
     Ok(outcome.end())
 }
 
-/// The life of one journal, which ends early if it is broken.
-async fn one_journal(
+/// The life of one home, which ends early if it is broken.
+async fn one_home(
     scene: &Scene,
-    journal: u64,
+    subject: Subject,
+    home: u64,
     limit: u64,
     outcome: &mut Outcome,
 ) -> Result<(), NotRun> {
     let folder = Folder::new(&std::env::temp_dir());
     let folder = folder.map_err(|error| NotRun(format!("no temporary folder: {error}")))?;
-    let mut evidence = Evidence::new().map_err(not_run)?;
-    let dir = folder.path().join("journal");
-    let setup = scene.setup(journal);
-    let mut random = scene.random(&format!("kill {journal}"));
-    let mut ledger = Ledger::default();
-    let mut worker = journal << 16;
+    let mut life = Life::new(scene, subject, home, folder.path());
+    if subject.keeps_counts() {
+        life.ledger = Ledger::counting();
+    }
+    let mut random = scene.random(&format!("kill {} {home}", subject.word()));
     let last = outcome.faults + limit;
     while outcome.faults < last {
-        let orders = scene.orders(&dir, worker, setup);
-        let mut started = Worker::start(scene.command(&orders), ledger).map_err(not_run)?;
-        let acked = started.first_ack().await;
+        let mut crew = life.crew()?;
+        let acked = crew.first_acks().await;
+        let alone = if crew.len() > 1 { random.below(KILLS_ALONE + 1) } else { 0 };
+        for _ in 0..alone {
+            if crew.len() > 1 && outcome.faults + 1 < last {
+                kill_one(&mut life, &mut crew, &mut random).await?;
+                outcome.faults += 1;
+            }
+        }
         wait(random.millis(1, 60)).await;
-        let mut said = started.kill().await.map_err(not_run)?;
-        let lines = std::mem::take(&mut said.lines);
-        ledger = blame(said);
+        let mut said = crew.kill().await.map_err(not_run)?;
         outcome.faults += 1;
-        worker += 1;
         if !acked {
-            ledger.report(Violation::Stuck("a worker's first answer".to_owned()));
+            said.ledger.report(Violation::Stuck("a worker's first answer".to_owned()));
         }
         // Some are killed again on their way up.
         if random.percent(30) && outcome.faults < last {
-            let orders = scene.orders(&dir, worker, setup);
-            let started = Worker::start(scene.command(&orders), ledger).map_err(not_run)?;
+            blame(&mut said);
+            life.ledger = said.ledger;
+            let again = life.crew()?;
             wait(random.millis(2, 25)).await;
-            ledger = blame(started.kill().await.map_err(not_run)?);
+            let lines = said.lines;
+            said = again.kill().await.map_err(not_run)?;
+            said.lines.insert_str(0, &lines);
             outcome.faults += 1;
-            worker += 1;
         }
-        evidence.before_audit(&dir, &lines).map_err(not_run)?;
-        let (letters, repeat_from) = (scene.letters(), orders.first);
-        let audit = Audit { dir: dir.clone(), setup, letters, repeat_from, keep: KEEP };
-        ledger = audit.run(ledger).await;
-        if outcome.take(&mut ledger) {
-            if scene.is_surprised() {
-                evidence.keep(&dir).map_err(not_run)?;
-            }
+        blame(&mut said);
+        if life.audit(said, KEEP, outcome).await? {
             return Ok(());
         }
     }
     Ok(())
 }
 
+/// Kills one of several. Mostly another one takes its place.
+async fn kill_one(life: &mut Life<'_>, crew: &mut Crew, random: &mut Random) -> Result<(), NotRun> {
+    wait(random.millis(1, 40)).await;
+    crew.kill_one(random.below(crew.len() as u64) as usize).await.map_err(not_run)?;
+    if random.percent(75) {
+        let roles = life.setup.subject().crew();
+        life.join(crew, roles[random.below(roles.len() as u64) as usize])?;
+    }
+    Ok(())
+}
+
 /// Nothing fails in a worker that is only killed.
-fn blame(mut said: Said) -> Ledger {
-    for failure in said.failures {
+fn blame(said: &mut Said) {
+    for failure in std::mem::take(&mut said.failures) {
         said.ledger.report(Violation::Failure(failure.to_string()));
     }
-    said.ledger
 }
 
 fn not_run(error: std::io::Error) -> NotRun {

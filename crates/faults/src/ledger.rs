@@ -3,6 +3,7 @@
 //!
 //! Invariant: an attempt without an answer may have taken effect or not; an audit sees which, and
 //! from then on it is as certain as an answer. A recovery that later thinks otherwise is caught.
+//! Several workers may tell it at once: nothing depends on whom it hears first.
 
 use std::collections::{HashMap, HashSet};
 
@@ -18,7 +19,7 @@ enum Call {
     Delete,
 }
 
-/// All messages of one journal.
+/// All messages of one home.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     entries: HashMap<u64, Entry>,
@@ -26,6 +27,8 @@ pub(crate) struct Ledger {
     /// Messages whose send or deletion began after a failure was reported. Only while `strict`.
     late: HashSet<(Call, u64)>,
     strict: bool,
+    /// Deliveries must be counted for good.
+    counting: bool,
     has_failed: bool,
     counts: Counts,
 }
@@ -44,6 +47,18 @@ struct Entry {
     send: Send,
     /// Deletions that have begun and have no answer.
     deletions_open: u32,
+    deliveries: Deliveries,
+}
+
+/// What is known about the deliveries of a message since it came into line.
+#[derive(Debug, Clone, Copy, Default)]
+struct Deliveries {
+    /// A bit for each count that somebody got.
+    counts: u64,
+    /// Two got the same.
+    twice: bool,
+    /// Somebody tried to redrive it: then it may have begun anew.
+    redriven: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +74,11 @@ enum Send {
 }
 
 impl Ledger {
+    /// A ledger of a home that counts every delivery for good.
+    pub(crate) fn counting() -> Self {
+        Self { counting: true, ..Self::default() }
+    }
+
     /// A ledger of a journal that must not answer anything any more once it has reported a failure.
     pub(crate) fn strict() -> Self {
         Self { strict: true, ..Self::default() }
@@ -88,6 +108,8 @@ impl Ledger {
                 }
             }
             Event::Deleted(number) => self.deleted(*number, certain),
+            Event::Delivered(number, count) => self.entry(*number).deliveries.note(*count),
+            Event::TryRedrive(number) => self.entry(*number).deliveries.redriven = true,
             Event::Damaged(number) => self.violations.push(Violation::Damaged(*number)),
             Event::Unreadable => self.violations.push(Violation::Unreadable),
             Event::Failed { .. } => self.has_failed = true,
@@ -121,7 +143,8 @@ impl Ledger {
                 Some(Send::Gone) => self.violations.push(Violation::BackAgain(*number)),
                 Some(Send::Tried | Send::Kept) => {}
             }
-            self.entries.insert(*number, Entry::KEPT);
+            let entry = self.entries.entry(*number).or_insert(Entry::TRIED);
+            (entry.send, entry.deletions_open) = (Send::Kept, 0);
         }
         for (number, entry) in &mut self.entries {
             if seen.contains(number) || entry.send == Send::Refused {
@@ -130,11 +153,22 @@ impl Ledger {
             if entry.send == Send::Kept && entry.deletions_open == 0 {
                 self.violations.push(Violation::Lost(*number));
             }
-            *entry = Entry { send: Send::Gone, deletions_open: 0 };
+            *entry = Entry::GONE;
         }
     }
 
-    /// The journal was opened anew: failures of before are over.
+    /// A message was found that says it has been delivered this often. Takes it as the truth.
+    pub(crate) fn recount(&mut self, number: u64, deliveries: u32) {
+        let is_counted = self.counting;
+        let known = &mut self.entry(number).deliveries;
+        let is_wrong = !known.redriven && (known.twice || known.highest() > deliveries);
+        *known = Deliveries::up_to(deliveries);
+        if is_counted && is_wrong {
+            self.violations.push(Violation::Miscounted(number));
+        }
+    }
+
+    /// The home was opened anew: failures of before are over.
     pub(crate) fn reopened(&mut self) {
         self.late.clear();
         self.has_failed = false;
@@ -177,7 +211,7 @@ impl Ledger {
         self.counts = counts;
     }
 
-    /// Whether a failure was reported since the journal was last opened.
+    /// Whether a failure was reported since the home was last opened.
     pub(crate) fn has_failed(&self) -> bool {
         self.has_failed
     }
@@ -198,7 +232,7 @@ impl Ledger {
         self.answered(Call::Delete, number);
         if certain {
             self.counts.deletes += 1;
-            *self.entry(number) = Entry { send: Send::Gone, deletions_open: 0 };
+            *self.entry(number) = Entry::GONE;
         }
     }
 
@@ -225,8 +259,34 @@ impl Ledger {
 }
 
 impl Entry {
-    const TRIED: Self = Self { send: Send::Tried, deletions_open: 0 };
-    const KEPT: Self = Self { send: Send::Kept, deletions_open: 0 };
+    const TRIED: Self = Self::of(Send::Tried);
+    const GONE: Self = Self::of(Send::Gone);
+
+    const fn of(send: Send) -> Self {
+        let deliveries = Deliveries { counts: 0, twice: false, redriven: false };
+        Self { send, deletions_open: 0, deliveries }
+    }
+}
+
+impl Deliveries {
+    /// Those with all counts up to this one; 0 for none.
+    fn up_to(count: u32) -> Self {
+        Self { counts: Self::bit(count) | (Self::bit(count) - 1), ..Self::default() }
+    }
+
+    fn note(&mut self, count: u32) {
+        self.twice |= self.counts & Self::bit(count) != 0;
+        self.counts |= Self::bit(count);
+    }
+
+    fn highest(self) -> u32 {
+        self.counts.checked_ilog2().unwrap_or(0)
+    }
+
+    /// Beyond what fits they are all one: nothing is delivered that often here.
+    fn bit(count: u32) -> u64 {
+        1 << count.min(63)
+    }
 }
 
 #[cfg(test)]
@@ -375,6 +435,37 @@ mod tests {
         let mut ledger = ledger(&gone(1));
         note_all(&mut ledger, &kept(1));
         assert_eq!(audit(&mut ledger, &[]), []);
+    }
+
+    #[test]
+    fn a_delivery_that_was_not_counted_is_caught_if_asked_for() {
+        let told = |counts: &[u32], found: u32| {
+            let mut ledger = Ledger::counting();
+            note_all(&mut ledger, &kept(1));
+            for count in counts {
+                ledger.note(&Event::Delivered(1, *count), true);
+            }
+            ledger.recount(1, found);
+            ledger
+        };
+        for (counts, found) in [(&[][..], 0), (&[], 2), (&[1], 1), (&[2, 1], 2), (&[1, 3], 4)] {
+            assert_eq!(told(counts, found).take_violations(), [], "{counts:?} {found}");
+        }
+        for (counts, found) in [(&[1][..], 0), (&[3, 1], 2), (&[1, 1], 1), (&[2, 1, 2], 5)] {
+            let wrong = told(counts, found).take_violations();
+            assert_eq!(wrong, [Violation::Miscounted(1)], "{counts:?} {found}");
+        }
+        // What was found is where it goes on from.
+        let mut ledger = told(&[1], 2);
+        ledger.note(&Event::Delivered(1, 2), true);
+        ledger.recount(1, 3);
+        assert_eq!(ledger.take_violations(), [Violation::Miscounted(1)]);
+        // A redrive begins anew, whoever is heard first.
+        for event in [Event::Delivered(1, 1), Event::TryRedrive(1)] {
+            ledger.note(&event, true);
+        }
+        ledger.recount(1, 1);
+        assert_eq!(ledger.take_violations(), []);
     }
 
     #[test]

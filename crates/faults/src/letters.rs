@@ -8,6 +8,7 @@ use bytes::Bytes;
 use mailbox::{Letter, Name, Outgoing};
 
 use crate::random::Random;
+use crate::subject::Subject;
 
 /// Mailboxes that messages are spread over.
 pub(crate) const MAILBOXES: u64 = 3;
@@ -23,6 +24,8 @@ pub(crate) struct Letters {
     pub(crate) seed: u64,
     /// Nothing but payloads: no keys, which are remembered for minutes, and no groups.
     pub(crate) plain: bool,
+    /// Some belong to ordering groups.
+    pub(crate) groups: bool,
 }
 
 /// What a message turned out to be.
@@ -37,6 +40,11 @@ pub(crate) enum Content {
 }
 
 impl Letters {
+    /// Of every kind that this home can keep.
+    pub(crate) const fn of(seed: u64, subject: Subject) -> Self {
+        Self { seed, plain: false, groups: subject.has_groups() }
+    }
+
     /// The message with this number.
     pub(crate) fn outgoing(self, number: u64) -> Outgoing {
         let mut random = Random::of(self.seed, number);
@@ -64,7 +72,7 @@ impl Letters {
         if traits >> 20 & 7 < 3 {
             outgoing.idempotency_key = Some(format!("key-{number}"));
         }
-        if traits >> 23 & 7 == 0 {
+        if self.groups && traits >> 23 & 7 == 0 {
             outgoing.group = Some(format!("group-{}", traits >> 26 & 3));
         }
         outgoing
@@ -108,7 +116,7 @@ mod tests {
 
     use super::*;
 
-    const LETTERS: Letters = Letters { seed: 5, plain: false };
+    const LETTERS: Letters = Letters { seed: 5, plain: false, groups: true };
 
     fn letter(number: u64) -> Letter {
         let sent = LETTERS.outgoing(number);

@@ -1,13 +1,13 @@
-//! Real faults against the journal: kills, power cuts, full disks and failing syncs, each followed
-//! by an audit of every message. One line per experiment; the exit code says whether every promise
-//! was kept.
+//! Real faults against what keeps messages on disk (the journal, folders of inboxes): kills, power
+//! cuts, full disks, failing syncs and races, each followed by an audit of every message. One line
+//! per experiment; the exit code says whether every promise was kept.
 //!
-//! Then the experiments are put to the test themselves: with a bug switched on in the journal each
-//! must report a violation. Those that cannot run on this machine say so; with `CI=true` that is a
-//! failure.
+//! Then the experiments are put to the test themselves: with a bug switched on each must report a
+//! violation. Those that cannot run on this machine say so; with `CI=true` that is a failure.
 //!
 //! `FAULTS_SCALE` makes everything longer, `FAULTS_SEED` repeats the choices of an earlier run (not
-//! its timing). Arguments are names of experiments: `kill`, `power`, `full`, `sync`, `self-test`.
+//! its timing). Arguments are names of experiments (`kill`, `power`, `full`, `sync`, `race`,
+//! `self-test`) and of homes (`journal`, `dir`).
 
 mod audit;
 mod child;
@@ -19,8 +19,10 @@ mod full;
 mod kill;
 mod ledger;
 mod letters;
+mod life;
 mod mount;
 mod power;
+mod race;
 mod random;
 mod report;
 mod scene;

@@ -33,12 +33,24 @@ enum Kind {
 impl Volume {
     /// An ext4 file system in a file of this many MiB, mounted.
     pub(crate) fn ext4(size_mib: u64) -> Result<Self, NotRun> {
+        Self::ext4_with(size_mib, &[])
+    }
+
+    /// One that runs out of space before it runs out of files.
+    pub(crate) fn ext4_of_small_files(size_mib: u64) -> Result<Self, NotRun> {
+        Self::ext4_with(size_mib, &["-i", "1024"])
+    }
+
+    fn ext4_with(size_mib: u64, options: &[&str]) -> Result<Self, NotRun> {
         let parent = Path::new(FAST);
         let parent = if parent.is_dir() { parent.to_owned() } else { std::env::temp_dir() };
         let folder = Folder::new(&parent).map_err(not_run)?;
         let image = folder.path().join("image");
         let file = fs::File::create(&image).map_err(not_run)?;
         file.set_len(size_mib << 20).map_err(not_run)?;
+        // Everything at once: nothing shall go on writing behind our back.
+        let at_once = ["-qF", "-E", "lazy_itable_init=0,lazy_journal_init=0"];
+        call(Command::new("mkfs.ext4").args(at_once).args(options).arg(&image))?;
         Self::made(folder, Kind::Ext4 { image })
     }
 
@@ -82,11 +94,6 @@ impl Volume {
         let point = folder.path().join("mounted");
         fs::create_dir(&point).map_err(not_run)?;
         let mut volume = Self { kind, point, is_mounted: false, folder };
-        if let Kind::Ext4 { image } = &volume.kind {
-            // Everything at once: nothing shall go on writing behind our back.
-            let options = ["-qF", "-E", "lazy_itable_init=0,lazy_journal_init=0"];
-            call(Command::new("mkfs.ext4").args(options).arg(image))?;
-        }
         volume.mount()?;
         Ok(volume)
     }

@@ -26,6 +26,8 @@ pub(crate) struct Outcome {
     pub(crate) tally: Tally,
     /// The first of them.
     pub(crate) violations: Vec<Violation>,
+    /// What else is worth knowing.
+    pub(crate) remark: Option<String>,
     /// What a planted bug must lead to: the experiment goes on until it does.
     until: Option<Symptom>,
     /// How often something was found to be broken.
@@ -47,6 +49,7 @@ impl Outcome {
             acked_deletes: 0,
             tally: Tally::default(),
             violations: Vec::new(),
+            remark: None,
             until,
             broken: 0,
             started: Instant::now(),
@@ -60,7 +63,11 @@ impl Outcome {
         let counts = ledger.take_counts();
         self.acked_sends += counts.sends;
         self.acked_deletes += counts.deletes;
-        let found = ledger.take_violations();
+        self.take_all(ledger.take_violations())
+    }
+
+    /// Takes what was found since the last time; returns whether anything was broken.
+    pub(crate) fn take_all(&mut self, found: Vec<Violation>) -> bool {
         let any = !found.is_empty();
         self.broken += u64::from(any);
         for violation in found {
@@ -116,7 +123,7 @@ impl Outcome {
 /// Writes the heading of the columns.
 pub(crate) fn heading() {
     say(&format!(
-        "{:<34}{:>7}{:>13}{:>15}{:>7}{:>12}{:>9}{:>15}{:>7}{:>9}",
+        "{:<40}{:>7}{:>13}{:>15}{:>7}{:>12}{:>9}{:>15}{:>7}{:>9}",
         "experiment",
         "faults",
         "acked sends",
@@ -134,7 +141,7 @@ pub(crate) fn heading() {
 pub(crate) fn line(name: &str, outcome: &Outcome) {
     let tally = &outcome.tally;
     say(&format!(
-        "{name:<34}{:>7}{:>13}{:>15}{:>7}{:>12}{:>9}{:>15}{:>7}{:>7.1} s",
+        "{name:<40}{:>7}{:>13}{:>15}{:>7}{:>12}{:>9}{:>15}{:>7}{:>7.1} s",
         outcome.faults,
         outcome.acked_sends,
         outcome.acked_deletes,
@@ -142,9 +149,12 @@ pub(crate) fn line(name: &str, outcome: &Outcome) {
         tally.back_again,
         tally.phantom,
         tally.refused_opens,
-        tally.other,
+        tally.doubled + tally.miscounted + tally.other,
         outcome.time.as_secs_f64()
     ));
+    if let Some(remark) = &outcome.remark {
+        say(&format!("    {remark}"));
+    }
     for violation in &outcome.violations {
         say(&format!("    {violation}"));
     }

@@ -4,18 +4,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use mailbox::backends::journal::Bug;
 use tokio::process::Command;
 
 use crate::child::Orders;
 use crate::letters::Letters;
 use crate::random::Random;
 use crate::report::Outcome;
-use crate::subject::Setup;
+use crate::subject::{Bug, Subject};
 use crate::symptom::Symptom;
-
-/// Numbers that one worker may use for its messages.
-const NUMBERS: u64 = 1 << 32;
 
 /// How the experiments are run.
 #[derive(Debug, Clone)]
@@ -30,8 +26,8 @@ pub(crate) struct Scene {
 
 impl Scene {
     /// How messages look in this run.
-    pub(crate) fn letters(&self) -> Letters {
-        Letters { seed: self.seed, plain: false }
+    pub(crate) fn letters(&self, subject: Subject) -> Letters {
+        Letters::of(self.seed, subject)
     }
 
     /// The bug that is switched on.
@@ -49,18 +45,6 @@ impl Scene {
         self.planted.is_none()
     }
 
-    /// The setup of the journal number `journal`: segments small, of several sizes, in one log or
-    /// in two.
-    pub(crate) fn setup(&self, journal: u64) -> Setup {
-        let segment_len = [64, 128, 256][(journal % 3) as usize] * 1024;
-        Setup { segment_len, shards: 1 + (journal % 2) as u16, planted: self.bug() }
-    }
-
-    /// The orders of worker number `worker`; no two use the same numbers for messages.
-    pub(crate) fn orders(&self, dir: &Path, worker: u64, setup: Setup) -> Orders {
-        Orders { dir: dir.to_owned(), seed: self.seed, first: worker * NUMBERS, setup }
-    }
-
     /// A worker's command.
     pub(crate) fn command(&self, orders: &Orders) -> Command {
         let mut command = Command::new(&self.program);
@@ -70,8 +54,8 @@ impl Scene {
 
     /// The random numbers of an experiment.
     pub(crate) fn random(&self, experiment: &str) -> Random {
-        let number = experiment.bytes().fold(0, |sum: u64, byte| sum * 31 + u64::from(byte));
-        Random::of(self.seed, number)
+        let add = |sum: u64, byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte));
+        Random::of(self.seed, experiment.bytes().fold(0, add))
     }
 }
 

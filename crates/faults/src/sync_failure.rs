@@ -9,19 +9,21 @@ use std::time::Duration;
 
 use tokio::process::Command;
 
-use crate::audit::Audit;
-use crate::child::Orders;
+use crate::child::{Orders, Role};
 use crate::cutter::Cutter;
-use crate::evidence::Evidence;
 use crate::ledger::Ledger;
+use crate::life::Life;
 use crate::mount::Volume;
 use crate::report::{NotRun, Outcome};
 use crate::scene::{Folder, Scene};
+use crate::subject::{Setup, Subject};
 use crate::violation::Violation;
-use crate::worker::{Said, Worker};
+use crate::worker::{Crew, Said};
 
 /// How long a worker has to come to the failure and to give up.
 const GIVES_UP: Duration = Duration::from_secs(15);
+/// Length of the journal's files.
+const SEGMENT_LEN: u32 = 128 * 1024;
 /// Size of the file system.
 const SIZE_MIB: u64 = 64;
 
@@ -51,29 +53,22 @@ async fn one_run(
     outcome: &mut Outcome,
 ) -> Result<(), NotRun> {
     let mut volume = Volume::ext4(SIZE_MIB)?;
-    let mut evidence = Evidence::new().map_err(not_run)?;
     let notes = Folder::new(&std::env::temp_dir()).map_err(not_run)?;
     let log = notes.path().join("strace");
-    let dir = volume.point().join("journal");
-    let setup = crate::subject::Setup { shards: 1, ..scene.setup(number) };
-    let orders = scene.orders(&dir, number, setup);
-    let command = traced(scene, &orders, &log, nth);
-    let worker = Worker::start(command, Ledger::strict()).map_err(not_run)?;
-    let (mut said, ended) = worker.finish(GIVES_UP).await.map_err(not_run)?;
+    let mut life = Life::new(scene, Subject::Journal, number, volume.point());
+    // One log: with two, each has a first sync.
+    life.setup = Setup::journal(SEGMENT_LEN, 1, scene.bug());
+    let orders = life.orders(Role::Everything);
+    let mut crew = Crew::new(Ledger::strict());
+    crew.start(traced(scene, &orders, &log, nth)).map_err(not_run)?;
+    let (mut said, ended) = crew.finish(GIVES_UP).await.map_err(not_run)?;
     let was_injected = fs::read_to_string(&log).map_err(not_run)?.contains("(INJECTED)");
     outcome.faults += 1;
-    let lines = std::mem::take(&mut said.lines);
-    let ledger = blame(said, nth, was_injected, ended);
+    blame(&mut said, nth, was_injected, ended);
     cutter.cut(volume.point()).await?;
     volume.unmount()?;
     volume.mount()?;
-    evidence.before_audit(&dir, &lines).map_err(not_run)?;
-    let (letters, repeat_from) = (scene.letters(), orders.first);
-    let audit = Audit { dir: dir.clone(), setup, letters, repeat_from, keep: 0 };
-    let mut ledger = audit.run(ledger).await;
-    if outcome.take(&mut ledger) && scene.is_surprised() {
-        evidence.keep(&dir).map_err(not_run)?;
-    }
+    life.audit(said, 0, outcome).await?;
     Ok(())
 }
 
@@ -86,7 +81,7 @@ fn traced(scene: &Scene, orders: &Orders, log: &Path, nth: u64) -> Command {
     command
 }
 
-fn blame(mut said: Said, nth: u64, was_injected: bool, ended: bool) -> Ledger {
+fn blame(said: &mut Said, nth: u64, was_injected: bool, ended: bool) {
     let mut wrong = Vec::new();
     if !was_injected {
         wrong.push(format!("sync number {nth} never came"));
@@ -101,7 +96,6 @@ fn blame(mut said: Said, nth: u64, was_injected: bool, ended: bool) -> Ledger {
     for what in wrong {
         said.ledger.report(Violation::Failure(what));
     }
-    said.ledger
 }
 
 fn not_run(error: std::io::Error) -> NotRun {

@@ -17,11 +17,17 @@ pub(crate) enum Violation {
     Damaged(u64),
     /// A message is there twice.
     Doubled(u64),
+    /// Two have taken a message at the same time.
+    TakenTwice(u64),
+    /// A delivery was forgotten: the count of a message went down, or stood still.
+    Miscounted(u64),
+    /// Files that were messages, or should have become some, were set aside.
+    SetAside(u64),
     /// A second send with a known idempotency key was taken for a first one (I1).
     KeyForgotten(u64),
     /// Something that was begun after a failure was reported was answered all the same.
     LateAnswer(u64),
-    /// The journal did not open.
+    /// The home did not open.
     RefusedOpen(String),
     /// A call gave an error that it should not give.
     Failure(String),
@@ -38,11 +44,16 @@ impl fmt::Display for Violation {
             Self::Unreadable => write!(f, "a message has no number"),
             Self::Damaged(number) => write!(f, "message {number} is not what was sent"),
             Self::Doubled(number) => write!(f, "message {number} is there twice"),
+            Self::TakenTwice(number) => write!(f, "message {number} was taken twice at once"),
+            Self::Miscounted(number) => {
+                write!(f, "a delivery of message {number} was not counted")
+            }
+            Self::SetAside(files) => write!(f, "{files} files were set aside"),
             Self::KeyForgotten(number) => write!(f, "the key of message {number} is forgotten"),
             Self::LateAnswer(number) => {
-                write!(f, "message {number} was answered although the journal had failed")
+                write!(f, "message {number} was answered although the home had failed")
             }
-            Self::RefusedOpen(why) => write!(f, "the journal did not open: {why}"),
+            Self::RefusedOpen(why) => write!(f, "it did not open: {why}"),
             Self::Failure(what) => write!(f, "unexpected: {what}"),
             Self::Stuck(what) => write!(f, "not in time: {what}"),
         }
@@ -60,6 +71,10 @@ pub(crate) struct Tally {
     pub(crate) phantom: u64,
     /// [`Violation::RefusedOpen`].
     pub(crate) refused_opens: u64,
+    /// [`Violation::Doubled`] and [`Violation::TakenTwice`].
+    pub(crate) doubled: u64,
+    /// [`Violation::Miscounted`].
+    pub(crate) miscounted: u64,
     /// All others.
     pub(crate) other: u64,
 }
@@ -72,6 +87,8 @@ impl Tally {
             Violation::BackAgain(_) => self.back_again += 1,
             Violation::Phantom(_) | Violation::Unreadable => self.phantom += 1,
             Violation::RefusedOpen(_) => self.refused_opens += 1,
+            Violation::Doubled(_) | Violation::TakenTwice(_) => self.doubled += 1,
+            Violation::Miscounted(_) => self.miscounted += 1,
             _ => self.other += 1,
         }
     }

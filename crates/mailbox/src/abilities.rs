@@ -20,6 +20,8 @@ pub struct Abilities {
     pub ordered: bool,
     /// Counts are exact (M2).
     pub exact_count: bool,
+    /// Everything that happens is counted (M3).
+    pub totals: bool,
     /// Idempotency keys are understood (I1).
     pub idempotency: bool,
     /// Ordering groups are understood.
@@ -47,6 +49,7 @@ impl Abilities {
             durable: true,
             ordered: true,
             exact_count: true,
+            totals: true,
             idempotency: true,
             groups: true,
             undo: true,

@@ -18,7 +18,8 @@ use crate::name::Name;
 /// | `memory://name` | the mailbox of that name that the whole process shares |
 /// | `memory://place/name` | a mailbox of one memory backend of this process |
 /// | `journal:path/name`, `journal:///path/name` | a mailbox of the journal in that directory |
-/// | `dir:path/name`, `redis://host:port/name`, ... | planned |
+/// | `dir:path/name`, `dir:///path/name` | the inbox that is the folder `path/name` |
+/// | `redis://host:port/name`, ... | planned |
 ///
 /// Only the form is checked here; what place and options mean is the backend's.
 #[derive(Clone, PartialEq, Eq)]
@@ -33,6 +34,8 @@ pub struct Address {
 
 /// Longest address.
 const ADDRESS_LEN: usize = 4096;
+/// Schemes whose place is a path on this machine: no host, no user, no password.
+const PATH_SCHEMES: &[&str] = &["journal", "dir"];
 
 impl Address {
     /// Reads an address.
@@ -57,7 +60,16 @@ impl Address {
         if query.is_some_and(|query| query.contains('@')) {
             return Err(refuse(text, "has an @ behind its ?: write a ? in a password as %3F"));
         }
-        let (place, name) = path.rsplit_once('/').unwrap_or(("", path));
+        if with_host && PATH_SCHEMES.contains(&scheme) && !path.starts_with('/') {
+            let why = "has a path on this machine, not a host: write it with one slash or three";
+            return Err(refuse(text, why));
+        }
+        let (place, name) = match path.rsplit_once('/') {
+            // What lies directly in the root directory.
+            Some(("", name)) if PATH_SCHEMES.contains(&scheme) => ("/", name),
+            Some(split) => split,
+            None => ("", path),
+        };
         if name.is_empty() {
             return Err(refuse(text, "names no mailbox: its last path segment is empty"));
         }
@@ -99,9 +111,18 @@ impl Address {
         &self.place
     }
 
-    /// The host part of the place, without user, password and port.
+    /// Whether the place is a path on this machine.
+    #[must_use]
+    pub fn is_path(&self) -> bool {
+        PATH_SCHEMES.contains(&self.scheme.as_str())
+    }
+
+    /// The host part of the place, without user, password and port; empty where it is a path.
     #[must_use]
     pub fn host(&self) -> &str {
+        if self.is_path() {
+            return "";
+        }
         let authority = self.place.split('/').next().unwrap_or_default();
         let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
         match host.strip_prefix('[') {
@@ -154,10 +175,13 @@ fn refuse(text: &str, why: impl fmt::Display) -> Error {
 impl fmt::Display for Address {
     /// Without user, password and options, which may be secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let place = self.place.rsplit_once('@').map_or(self.place.as_str(), |(_, place)| place);
-        write!(f, "{}:{}", self.scheme, if self.with_host { "//" } else { "" })?;
-        if !place.is_empty() {
-            write!(f, "{place}/")?;
+        let place = match self.place.rsplit_once('@') {
+            Some((_, place)) if !self.is_path() => place,
+            _ => self.place.as_str(),
+        };
+        write!(f, "{}:{}{place}", self.scheme, if self.with_host { "//" } else { "" })?;
+        if !place.is_empty() && !place.ends_with('/') {
+            f.write_str("/")?;
         }
         write!(f, "{}", self.name)
     }
@@ -187,7 +211,11 @@ mod tests {
             ("memory://jobs", "memory", "", "jobs", ""),
             ("memory://m1/jobs", "memory", "m1", "jobs", "m1"),
             ("journal:///var/lib/q/jobs", "journal", "/var/lib/q", "jobs", ""),
-            ("dir:.tmp/inbox", "dir", ".tmp", "inbox", ".tmp"),
+            ("dir:.tmp/inbox", "dir", ".tmp", "inbox", ""),
+            ("dir:inbox?ack=lazy", "dir", "", "inbox", ""),
+            ("dir:/inbox", "dir", "/", "inbox", ""),
+            ("dir:///inbox", "dir", "/", "inbox", ""),
+            ("dir:a@b/inbox", "dir", "a@b", "inbox", ""),
             ("redis://u:p@h:6379/jobs?db=2", "redis", "u:p@h:6379", "jobs", "h"),
             ("redis+sentinel://a,b/master/jobs", "redis+sentinel", "a,b/master", "jobs", "a,b"),
             ("http://[::1]:7600/jobs", "http", "[::1]:7600", "jobs", "::1"),
@@ -196,6 +224,17 @@ mod tests {
             assert_eq!((address.scheme(), address.place()), (scheme, place), "{text}");
             assert_eq!((address.name().as_str(), address.host()), (name, host), "{text}");
             assert!(Address::has_scheme(text));
+            let shown = address.to_string();
+            let is_open = address.options().is_empty() && address.is_path();
+            assert!(!is_open || shown == text, "{text} is shown as {shown}");
+        }
+    }
+
+    #[test]
+    fn a_path_with_two_slashes_is_refused_because_it_could_be_a_host() {
+        for text in ["dir://tmp/inbox", "journal://data/jobs", "dir://inbox"] {
+            let error = Address::parse(text).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidParameter, "{text}");
         }
     }
 

@@ -313,6 +313,8 @@ pub struct Stats {
     pub dedup_entries: u64,
     /// What has happened since the mailbox was made, where the backend counts it.
     pub totals: Totals,
+    /// Files that are no messages and were set aside, where messages are files.
+    pub set_aside: u64,
     /// What a send waits for.
     pub durability: Durability,
 }

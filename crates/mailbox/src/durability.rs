@@ -47,3 +47,26 @@ impl FromStr for Durability {
         }
     }
 }
+
+/// Whether settling waits for the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Settling {
+    /// As a send does: what was acknowledged never comes back.
+    #[default]
+    Durable,
+    /// It is written with whatever is written next: twice as fast, and a crash may deliver again
+    /// what was acknowledged just before it.
+    Lazy,
+}
+
+impl FromStr for Settling {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "durable" => Ok(Self::Durable),
+            "lazy" => Ok(Self::Lazy),
+            _ => Err(Error::invalid("ack", format_args!("{text:?}"), "durable, lazy")),
+        }
+    }
+}

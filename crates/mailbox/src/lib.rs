@@ -124,28 +124,35 @@
 //! the journal), or close the backend: the next open is quick then. Without that nothing that was
 //! promised is lost; the next open reads the whole log.
 //!
-//! Those are the homes of today. Addresses of the planned ones (`dir:`, `redis:`, `sqs:`, `http:`,
-//! `grpc:`, `oap:`) are understood; opening one gives [`ErrorKind::Unsupported`].
+//! # Messages in folders
+//!
+//! `Mailbox::open("dir:inbox/jobs")` is the folder `inbox/jobs`: a message is a file, any number of
+//! processes take part, and so do scripts with `mv` alone (`docs/directory-format.md`). Messages
+//! stay as in a journal, with the same options. Linux only.
+//!
+//! Those are the homes of today. Addresses of the planned ones (`redis:`, `sqs:`, `http:`, `grpc:`,
+//! `oap:`) are understood; opening one gives [`ErrorKind::Unsupported`].
 //!
 //! # What a home can do
 //!
 //! Homes differ in their [`Abilities`]; asking for what one lacks is an error, never a surprise.
 //!
-//! | [`Abilities`] | [`memory`](Mailbox::memory) | [`local`](Mailbox::local) | `journal` |
-//! |---|---|---|---|
-//! | `durable` | no | no | yes |
-//! | `ordered` | yes | yes | yes |
-//! | `exact_count` | yes | yes | yes |
-//! | `idempotency` | yes | no | yes |
-//! | `groups` | yes | yes | yes |
-//! | `undo` | yes | yes | yes |
-//! | `strict_deadlines` | yes | yes | yes |
-//! | `resolution` | 50 ms | 50 ms | 50 ms |
-//! | `max_messages` | 256 | 256 | 256 |
-//! | `max_payload` | 1 MiB | not measured | 1 MiB |
-//! | `max_delay` | 12 h | 12 h | 12 h |
+//! | [`Abilities`] | [`memory`](Mailbox::memory) | [`local`](Mailbox::local) | `journal` | `dir` |
+//! |---|---|---|---|---|
+//! | `durable` | no | no | yes | yes |
+//! | `ordered` | yes | yes | yes | yes |
+//! | `exact_count` | yes | yes | yes | yes |
+//! | `totals` | yes | yes | yes | no |
+//! | `idempotency` | yes | no | yes | yes |
+//! | `groups` | yes | yes | yes | no |
+//! | `undo` | yes | yes | yes | yes |
+//! | `strict_deadlines` | yes | yes | yes | yes |
+//! | `resolution` | 50 ms | 50 ms | 50 ms | 1000 ms |
+//! | `max_messages` | 256 | 256 | 256 | 256 |
+//! | `max_payload` | 1 MiB | not measured | 1 MiB | 1 MiB |
+//! | `max_delay` | 12 h | 12 h | 12 h | 12 h |
 //!
-//! `max_payload` of memory and journal can be configured.
+//! `max_payload` of memory, journal and directory can be configured.
 //!
 //! # Where to go from here
 //!
@@ -158,6 +165,7 @@
 //! | test doubles, and a clock that is moved by hand | [`testing`] |
 //! | what went wrong, and whether to try again | [`Error`], [`Retry`] |
 //! | keeping messages on disk | the module `backends::journal`, with the feature `journal` |
+//! | keeping messages in folders, for scripts too | the module `backends::directory` |
 //! | keeping messages somewhere else | [`Backend`] |
 //!
 //! # Features
@@ -165,8 +173,9 @@
 //! | Feature | Default | What it adds |
 //! |---|---|---|
 //! | `blocking` | no | the module `blocking`: the same mailbox without async |
+//! | `directory` | yes | the module `backends::directory`: mailboxes in folders, on Linux |
 //! | `journal` | no | the module `backends::journal`: mailboxes on disk, in this process |
-//! | `planted` | no | bugs for the journal's own tests to find; never for real use |
+//! | `planted` | no | bugs for the backends' own tests to find; never for real use |
 //!
 //! # The contract
 //!
@@ -202,7 +211,7 @@ pub use backend::{
     Backend, Death, Delivery, Letter, Outgoing, Peek, Record, Selection, Sent, Settlement, Stats,
 };
 pub use codec::{Codec, Json, Raw};
-pub use durability::Durability;
+pub use durability::{Durability, Settling};
 pub use error::{Error, ErrorKind, Result, Retry};
 pub use home::clock::Clock;
 pub use id::{MessageId, ReceiptHandle};
@@ -211,6 +220,7 @@ pub use mailbox_core::{DeadReason, LateSettle, Phase, Policy, Retention, Totals,
 pub use main_loop::{Client, LoopGroup, LoopOptions, MainLoop, MainLoopRequest, MainLoopResult};
 pub use message::{Message, Peeked};
 pub use name::Name;
+pub use open::open_backend;
 pub use options::{NackOptions, ReceiveOptions, ReplyTo, SendOptions};
 pub use resolver::Resolver;
 pub use timestamp::Timestamp;

@@ -12,8 +12,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::mailbox::Mailbox;
 
 /// Schemes of the grammar that no backend has yet, and which one will.
-const SCHEMES: &[(&str, &str)] = &[
-    ("dir", "directory"),
+const PLANNED: &[(&str, &str)] = &[
     ("redis", "redis"),
     ("rediss", "redis"),
     ("redis+cluster", "redis"),
@@ -27,34 +26,55 @@ const SCHEMES: &[(&str, &str)] = &[
     ("oaps", "remote"),
 ];
 
+/// What keeps the mailbox at an address: for programs that pass on the calls of others. The name
+/// to call it with is [`Address::name`].
+///
+/// Whoever opens a backend closes it. A journal is shared by everybody in this process who opens
+/// it so, and is let go of when all of them have closed it.
+///
+/// # Errors
+/// `InvalidParameter` for an unknown scheme or option; `Unsupported` for a scheme whose backend is
+/// only planned, or was not built in; `NotFound` for a place in memory that is not there; whatever
+/// opening the backend gives.
+///
+/// # Cancel safety
+/// Safe: a backend that was being opened is dropped.
+pub async fn open_backend(address: &Address) -> Result<Arc<dyn Backend>> {
+    match address.scheme() {
+        "memory" => memory(address),
+        "journal" => journal(address).await,
+        "dir" => directory(address).await,
+        scheme => Err(unknown(address, scheme).with_field("address")),
+    }
+}
+
 pub(crate) async fn open<T, R>(address: &Address) -> Result<Mailbox<T, R>>
 where
     T: Serialize + DeserializeOwned + Send + Sync + 'static,
     R: Serialize + DeserializeOwned + Send + Sync + 'static,
 {
-    if address.scheme() == "memory" {
-        address.allow_options(&[])?;
-        let backend = MemoryBackend::at(address.place()).ok_or_else(|| {
-            let message = format!("{address}: there is no such place in this process");
-            Error::new(ErrorKind::NotFound, message).with_field("address")
-        })?;
-        return Ok(Mailbox::new(backend.reached(), address.name().clone()));
-    }
-    if address.scheme() == "journal" {
-        let backend = journal(address).await?;
-        // The last one that is closed closes the journal.
-        return Ok(Mailbox::new(backend, address.name().clone()).owning_its_backend());
-    }
-    let scheme = address.scheme();
-    Err(match SCHEMES.iter().find(|(known, _)| *known == scheme) {
-        Some((_, backend)) => {
-            let message =
-                format!("{address}: {backend} mailboxes are planned; today: memory, journal");
-            Error::new(ErrorKind::Unsupported, message)
-        }
-        None => Error::new(ErrorKind::InvalidParameter, format!("no such scheme: {scheme}:")),
-    }
-    .with_field("address"))
+    let mailbox = Mailbox::new(open_backend(address).await?, address.name().clone());
+    // What is in memory belongs to the process, not to whoever opens it.
+    Ok(if address.scheme() == "memory" { mailbox } else { mailbox.owning_its_backend() })
+}
+
+fn unknown(address: &Address, scheme: &str) -> Error {
+    let Some((_, backend)) = PLANNED.iter().find(|(planned, _)| *planned == scheme) else {
+        let message = format!("no such scheme: {scheme}:; there are memory:, journal: and dir:");
+        return Error::new(ErrorKind::InvalidParameter, message);
+    };
+    let message =
+        format!("{address}: {backend} mailboxes are planned; today: memory, journal, dir");
+    Error::new(ErrorKind::Unsupported, message)
+}
+
+fn memory(address: &Address) -> Result<Arc<dyn Backend>> {
+    address.allow_options(&[])?;
+    let backend = MemoryBackend::at(address.place()).ok_or_else(|| {
+        let message = format!("{address}: there is no such place in this process");
+        Error::new(ErrorKind::NotFound, message).with_field("address")
+    })?;
+    Ok(backend.reached())
 }
 
 /// The journal that an address leads to, shared with everybody in this process who opens it so.
@@ -80,5 +100,45 @@ async fn journal(address: &Address) -> Result<Arc<dyn Backend>> {
 #[cfg(not(feature = "journal"))]
 async fn journal(address: &Address) -> Result<Arc<dyn Backend>> {
     let message = format!("{address}: journals need the feature `journal` of the crate `mailbox`");
+    Err(Error::new(ErrorKind::Unsupported, message).with_field("address"))
+}
+
+/// The folder of inboxes that an address leads to.
+#[cfg(all(feature = "directory", target_os = "linux"))]
+async fn directory(address: &Address) -> Result<Arc<dyn Backend>> {
+    use crate::backends::directory::{DirectoryBackend, DirectoryConfig};
+
+    address.allow_options(&["durability", "ack", "sender", "shared", "events"])?;
+    let mut config = DirectoryConfig::default();
+    if let Some(durability) = address.options().get("durability") {
+        config.durability = durability.parse()?;
+    }
+    if let Some(ack) = address.options().get("ack") {
+        config.settle = ack.parse()?;
+    }
+    if let Some(sender) = address.options().get("sender") {
+        config.sender.clone_from(sender);
+    }
+    config.shared = yes_or_no(address, "shared", config.shared)?;
+    config.events = yes_or_no(address, "events", config.events)?;
+    // Without a path the inbox is in the current directory.
+    let place = if address.place().is_empty() { "." } else { address.place() };
+    Ok(DirectoryBackend::open_with(place, config).await?)
+}
+
+#[cfg(all(feature = "directory", target_os = "linux"))]
+fn yes_or_no(address: &Address, option: &'static str, otherwise: bool) -> Result<bool> {
+    match address.options().get(option).map(String::as_str) {
+        None => Ok(otherwise),
+        Some("yes") => Ok(true),
+        Some("no") => Ok(false),
+        Some(other) => Err(Error::invalid(option, format_args!("{other:?}"), "yes, no")),
+    }
+}
+
+#[cfg(not(all(feature = "directory", target_os = "linux")))]
+async fn directory(address: &Address) -> Result<Arc<dyn Backend>> {
+    let message =
+        format!("{address}: inboxes need Linux and the feature `directory` of the crate `mailbox`");
     Err(Error::new(ErrorKind::Unsupported, message).with_field("address"))
 }

@@ -1,6 +1,7 @@
 //! `mailbox doctor`: looks at a journal that nobody has open, and saves what can be read.
 
 use std::fmt::Write;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,9 +16,15 @@ use crate::args::Doctor;
 use crate::exit::Outcome;
 use crate::output;
 use crate::reading::ReadingDisk;
+use crate::shown::counted;
 
 /// Problems that are printed one by one for people; `--json` has all of them.
 const SHOWN: usize = 50;
+
+/// The file that makes a directory a journal.
+const META: &str = "meta";
+/// Entries of a directory among which inboxes are looked for.
+const LOOKED_AT: usize = 1_000;
 
 /// What `--json` prints.
 #[derive(Serialize)]
@@ -38,7 +45,7 @@ pub(super) fn run(args: &Doctor) -> Result<Outcome> {
                 .map_err(|other| if other.kind() == ErrorKind::NotFound { error } else { other })?;
             return show(args, None, Some(&repaired)).map(|()| Outcome::Done);
         }
-        report => report?,
+        report => report.map_err(|error| neither(error, &path))?,
     };
     if report.sound || !args.repair {
         show(args, Some(&report), None)?;
@@ -53,8 +60,35 @@ pub(super) fn run(args: &Doctor) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
+/// A directory that is not a journal is no inbox either; but there may be some in it.
+fn neither(error: Error, path: &Path) -> Error {
+    let is_about_it = error.kind() == ErrorKind::InvalidParameter && path.is_dir();
+    // Whoever named a part of a journal has been told so.
+    let is_in_journal = path.join(META).exists() || path.join("..").join(META).exists();
+    if !is_about_it || is_in_journal {
+        return error;
+    }
+    let mut message = format!("{error}; nor is it an inbox: there is no incoming/ in it");
+    let has_inboxes = fs::read_dir(path).is_ok_and(|entries| {
+        entries.take(LOOKED_AT).flatten().any(|entry| entry.path().join("incoming").is_dir())
+    });
+    if has_inboxes {
+        let _ = write!(message, "; for those in it see `mailbox list dir:{}`", path.display());
+    }
+    Error::new(error.kind(), message).with_field("path")
+}
+
 /// The directory that is meant: the path, or that of the journal in an address.
 fn directory(path: &Path) -> Result<PathBuf> {
+    if let Some(text) = path.to_str()
+        && !path.exists()
+        && !text.starts_with("journal:")
+        && Address::has_scheme(text)
+    {
+        let message = "doctor takes the directory of a journal or of an inbox, journal:PATH/NAME \
+                       or dir:PATH/NAME";
+        return Err(Error::new(ErrorKind::InvalidParameter, message).with_field("path"));
+    }
     let address = path.to_str().filter(|text| text.starts_with("journal:") && !path.exists());
     let Some(address) = address else { return Ok(path.to_owned()) };
     let hint = || {
@@ -111,9 +145,9 @@ fn describe(report: &Report, is_repaired: bool, text: &mut String) {
     if !report.sound {
         line!(
             text,
-            "\n{}, and {} messages are known but cannot be read",
+            "\n{}, and {} known but cannot be read",
             lost(report.lost_records),
-            report.unreadable_messages
+            counted(report.unreadable_messages, "message is", "messages are")
         );
     }
     if !report.sound && !is_repaired {
@@ -180,16 +214,19 @@ fn at(offset: Option<u64>) -> String {
 
 fn describe_repair(repaired: &Repaired, text: &mut String) {
     line!(text, "\nrepaired: {}", repaired.path.display());
-    line!(text, "  {} mailboxes, {} messages saved", repaired.mailboxes, repaired.messages);
+    let mailboxes = counted(repaired.mailboxes, "mailbox", "mailboxes");
+    let messages = counted(repaired.messages, "message", "messages");
+    line!(text, "  {mailboxes}, {messages} saved");
     if repaired.unreadable > 0 {
         line!(
             text,
-            "  {} messages cannot be read: they are dead letters with the reason integrity",
-            repaired.unreadable
+            "  {} cannot be read: now dead letters with the reason integrity",
+            counted(repaired.unreadable, "message", "messages")
         );
     }
     if repaired.keys > 0 {
-        line!(text, "  {} idempotency keys saved", repaired.keys);
+        let keys = counted(repaired.keys, "idempotency key", "idempotency keys");
+        line!(text, "  {keys} saved");
     }
     if repaired.lost_records != Some(0) {
         line!(
@@ -211,7 +248,7 @@ fn describe_repair(repaired: &Repaired, text: &mut String) {
 fn lost(records: Option<u64>) -> String {
     records.map_or_else(
         || "an unknown number of records is lost".to_owned(),
-        |records| format!("{records} records are lost"),
+        |records| format!("{} lost", counted(records, "record is", "records are")),
     )
 }
 

@@ -100,8 +100,8 @@ async fn a_repair_saves_the_rest_and_keeps_the_damaged_journal() {
     let before = bytes_of(&path);
     let ran = doctor(&path, &["--repair"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{ran:?}");
-    assert!(ran.stdout.contains("1 mailboxes, 9 messages saved"), "{}", ran.stdout);
-    assert!(ran.stdout.contains("1 messages cannot be read"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("1 mailbox, 9 messages saved"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("1 message cannot be read"), "{}", ran.stdout);
     let copy = dir.path().join("journal.damaged-1");
     assert_eq!(before, bytes_of(&copy));
     assert_eq!(doctor(&path, &[]).code, Some(0));
@@ -265,6 +265,6 @@ async fn a_repair_does_not_tell_what_there_is_none_of() {
     damage(&path, 3);
     let ran = doctor(&path, &["--repair"]);
     let summary = ran.stdout.split("repaired: ").nth(1).unwrap();
-    assert!(summary.contains("1 messages cannot be read"), "{summary}");
+    assert!(summary.contains("1 message cannot be read"), "{summary}");
     assert!(!summary.contains("records") && !summary.contains("keys"), "{summary}");
 }

@@ -1,14 +1,71 @@
 //! The binary, as a script sees it: what it prints where, and how it ends.
 #![expect(clippy::unwrap_used, reason = "all of it is tests; clippy looks for #[test] only")]
 
+mod calls;
+mod dead_letters;
 mod doctor;
+mod errors;
+mod everyday;
+mod help;
+mod inboxes;
+mod looking;
+mod moving;
+mod pipes;
+mod story;
+mod terminal;
+mod work;
 
+use std::path::Path;
 use std::process::{Command, Output};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// Where a mailbox can be that outlives a command.
+const SCHEMES: [&str; 2] = ["dir", "journal"];
+/// Nothing here takes this long.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// The binary, about to be run. What is set around the tests plays no part.
+fn binary() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mailbox"));
+    for name in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "CI", "COLUMNS", "MAILBOX_REPLY_TO"] {
+        command.env_remove(name);
+    }
+    command
+}
 
 /// Runs the binary with these arguments.
 fn mailbox(arguments: &[&str]) -> Ran {
-    let output = Command::new(env!("CARGO_BIN_EXE_mailbox")).args(arguments).output().unwrap();
-    output.into()
+    binary().args(arguments).output().unwrap().into()
+}
+
+/// Runs the binary in a directory.
+fn mailbox_in(dir: &Path, arguments: &[&str]) -> Ran {
+    binary().current_dir(dir).args(arguments).output().unwrap().into()
+}
+
+/// Runs the binary in a directory; it must end well. Gives what it printed.
+fn done_in(dir: &Path, arguments: &[&str]) -> String {
+    let ran = mailbox_in(dir, arguments);
+    assert_eq!(ran.code, Some(0), "{arguments:?}: {ran:?}");
+    ran.stdout
+}
+
+/// The JSON objects that it printed, one a line.
+fn json_in(dir: &Path, arguments: &[&str]) -> Vec<Value> {
+    let printed = done_in(dir, arguments);
+    printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Looks again and again until it is so.
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let until = Instant::now() + DEADLINE;
+    while !is_so() {
+        assert!(Instant::now() < until, "waited in vain: {what}");
+        sleep(Duration::from_millis(20));
+    }
 }
 
 /// How a run ended.
@@ -23,33 +80,8 @@ impl From<Output> for Ran {
     fn from(output: Output) -> Self {
         Self {
             code: output.status.code(),
-            stdout: String::from_utf8(output.stdout).unwrap(),
-            stderr: String::from_utf8(output.stderr).unwrap(),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
         }
-    }
-}
-
-#[test]
-fn alone_it_shows_what_to_do_first() {
-    let ran = mailbox(&[]);
-    assert_eq!(ran.code, Some(2));
-    assert!(ran.stderr.contains("Start here:\n  mailbox doctor PATH"), "{ran:?}");
-    assert_eq!(ran.stdout, "");
-}
-
-#[test]
-fn help_has_examples_and_exit_codes() {
-    let ran = mailbox(&["doctor", "--help"]);
-    assert_eq!(ran.code, Some(0));
-    assert!(ran.stdout.contains("mailbox doctor data/journal --repair"), "{ran:?}");
-    assert!(ran.stdout.contains("Exit codes: 0 sound"), "{ran:?}");
-}
-
-#[test]
-fn wrong_arguments_are_refused() {
-    for arguments in [&["doctor"][..], &["cure"], &["doctor", "x", "--into", "y"]] {
-        let ran = mailbox(arguments);
-        assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{ran:?}");
-        assert!(ran.stderr.contains("error:"), "{ran:?}");
     }
 }

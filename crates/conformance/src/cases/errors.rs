@@ -13,7 +13,7 @@ use crate::world::World;
 pub(crate) const CASES: &[Case] = &[
     case!("E", the_kinds_are_those_of_the_contract, once),
     case!("E", every_error_says_whether_to_try_again),
-    case!("E", every_error_names_its_mailbox),
+    case!("E", every_error_names_its_mailbox, words),
     case!("E", an_error_says_nothing_secret),
     case!("E", a_body_that_does_not_decode_affects_its_message_alone, bytes),
     case!("E", a_body_that_does_not_decode_is_not_quoted, bytes),

@@ -20,7 +20,7 @@ pub(crate) const CASES: &[Case] = &[
     case!("M2", the_count_is_delayed_and_ready_and_invisible, counts),
     case!("M3", stats_follow_a_message_through_its_life, counts),
     case!("M3", the_oldest_age_counts_from_send_or_redrive, exact_time),
-    case!("M3", totals_count_what_has_happened, counts),
+    case!("M3", totals_count_what_has_happened, counts, totals),
     case!("M3", a_mailbox_that_nobody_has_used_is_empty),
     case!("M3", peeking_shows_messages_and_changes_nothing),
     case!("M3", peeking_finds_messages_by_id),

@@ -19,7 +19,7 @@ pub(crate) const CASES: &[Case] = &[
     case!("R2", the_reply_mailbox_is_given_itself),
     case!("R2", a_reply_address_that_leads_nowhere_is_named_in_the_error),
     case!("R2", a_reply_to_a_closed_mailbox_says_so),
-    case!("R5", resolving_leaves_nothing_running),
+    case!("R5", resolving_leaves_nothing_running, quick),
 ];
 
 /// The mailbox for replies.

@@ -17,9 +17,9 @@ pub(crate) const CASES: &[Case] = &[
     case!("X5", a_redriven_message_has_a_new_age),
     case!("X5", an_old_message_is_not_delivered),
     case!("X5", with_too_many_messages_the_oldest_dies),
-    case!("X5", a_delivery_cannot_be_extended_for_ever),
-    case!("X5", old_dead_letters_are_dropped_and_counted),
-    case!("X5", with_too_many_dead_letters_the_oldest_is_dropped_and_counted),
+    case!("X5", a_delivery_cannot_be_extended_for_ever, words),
+    case!("X5", old_dead_letters_are_dropped_and_counted, facts),
+    case!("X5", with_too_many_dead_letters_the_oldest_is_dropped_and_counted, facts),
     case!("X5", without_a_policy_everything_is_kept, exact_time),
 ];
 

@@ -24,7 +24,7 @@ pub(crate) const CASES: &[Case] = &[
     case!("V4", a_handle_of_another_mailbox_is_stale),
     case!("V4", a_handle_of_another_namespace_is_stale),
     case!("V4", a_handle_from_before_a_removal_is_stale, backend),
-    case!("V4", a_handle_that_nobody_gave_out_is_stale),
+    case!("V4", a_handle_that_nobody_gave_out_is_stale, quick),
     case!("V4", the_second_acknowledge_through_a_message_is_refused),
     case!("V4", a_batch_of_settlements_gives_one_result_each),
     case!("V4", a_refused_settlement_leaves_the_delivery_as_it_was),

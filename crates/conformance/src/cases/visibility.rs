@@ -23,7 +23,7 @@ pub(crate) const CASES: &[Case] = &[
     case!("V1", a_timeout_of_zero_gives_no_message_twice_in_one_receive),
     case!("V1", a_timeout_of_zero_gives_no_message_twice_when_another_dies, order),
     case!("V1", the_longest_timeout_lasts_twelve_hours, exact_time),
-    case!("V1", a_timeout_beyond_the_longest_is_refused_and_takes_nothing),
+    case!("V1", a_timeout_beyond_the_longest_is_refused_and_takes_nothing, words),
     case!("V2", at_its_deadline_a_message_is_receivable_with_a_new_handle),
     case!("V2", a_deadline_is_met_to_the_nanosecond, exact_time),
     case!("V2", every_message_has_its_own_deadline),

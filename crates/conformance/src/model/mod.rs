@@ -31,11 +31,14 @@ pub struct Plan {
     pub commands: usize,
     /// Where the sequences come from: the same seed gives the same.
     pub seed: u64,
+    /// Whether late settling stays allowed or refused, as it was at first. A home that does not
+    /// keep what it would have to refuse cannot allow it afterwards.
+    pub late_stays: bool,
 }
 
 impl Default for Plan {
     fn default() -> Self {
-        Self { sequences: 1_000, commands: 40, seed: 20_250_101 }
+        Self { sequences: 1_000, commands: 40, seed: 20_250_101, late_stays: false }
     }
 }
 
@@ -59,7 +62,12 @@ pub fn check(subject: &Subject, plan: Plan) -> Result<(), String> {
         .map_err(|error| error.to_string())?;
     let stories = command::stories(plan.commands);
     TestRunner::new_with_rng(config, rng)
-        .run(&stories, |(rules, commands)| {
+        .run(&stories, |(rules, mut commands)| {
+            for command in commands.iter_mut().filter(|_| plan.late_stays) {
+                if let Command::Configure(next) = command {
+                    next.late = rules.late;
+                }
+            }
             let differs = runtime.block_on(first_difference(subject, &rules, &commands));
             match differs.map_err(|error| TestCaseError::fail(error.to_string()))? {
                 None => Ok(()),

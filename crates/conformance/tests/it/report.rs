@@ -1,6 +1,6 @@
 //! The tables notice what they are there to notice.
 
-use mailbox_conformance::report::{Sheet, conformance_md, missing_links};
+use mailbox_conformance::report::{Sheet, conformance_md, missing_links, not_listed};
 use mailbox_conformance::{Case, cases, subjects};
 
 const CONTRACT: &str = "\
@@ -54,4 +54,16 @@ fn a_case_that_stops_running_changes_the_table() {
     let narrowed = table(&narrowed);
     assert_ne!(table(&all), narrowed);
     assert!(narrowed.contains("nobody can do this"));
+}
+
+#[test]
+fn a_subject_that_runs_other_cases_elsewhere_is_noticed() {
+    let all = cases::all();
+    let sheet = |subject: &mailbox_conformance::Subject| Sheet::new(subject, &all);
+    let [listed] = &subjects::elsewhere()[..] else { panic!("one is built elsewhere") };
+    let table = conformance_md(&[sheet(&subjects::memory()), sheet(listed)]);
+    assert_eq!(not_listed(&table, &[sheet(listed)]), [""; 0]);
+    let narrowed = listed.clone().with(|info| info.restart = false);
+    assert_eq!(not_listed(&table, &[sheet(&narrowed)]).len(), 1);
+    assert_eq!(not_listed(&table, &[sheet(&subjects::dir())]).len(), 1);
 }

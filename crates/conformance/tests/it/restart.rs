@@ -42,7 +42,8 @@ fn opened(backend: &Arc<dyn Backend>, clock: &ManualClock, forgets: bool) -> Ope
         })
     }));
     let home = Home::Backend(Arc::clone(backend));
-    Opened { home, time: Time::Virtual(clock.clone()), restart: Some(restart) }
+    let time = Time::Virtual(clock.clone());
+    Opened { home, time, restart: Some(restart), keep: None }
 }
 
 /// Cases that apply to a subject because it can be restarted.
@@ -80,4 +81,16 @@ fn the_restart_cases_fail_on_what_forgets() {
         }
         assert!(run::notices(&subject, &case), "{} {} passes", case.id, case.name);
     }
+}
+
+#[tokio::test]
+async fn the_folder_of_a_world_is_there_as_long_as_any_world_of_it() -> mailbox::Result<()> {
+    let first = subjects::dir().open(Setup::default()).await?;
+    let kept = first.clone();
+    let second = first.restart().await?;
+    second.mailbox("jobs")?.send(mailbox_conformance::Probe::new(1)).await?;
+    drop(second);
+    kept.mailbox("others")?.send(mailbox_conformance::Probe::new(2)).await?;
+    assert_eq!(kept.mailbox("jobs")?.stats().await?.ready, 1);
+    Ok(())
 }

@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use mailbox::{
-    DeadReason, Delivery, ErrorKind, Letter, Name, Peek, ReceiveOptions, Selection, Settlement,
-    Verdict,
+    DeadReason, Delivery, Error, ErrorKind, Letter, Name, Peek, ReceiveOptions, Selection,
+    Settlement, Verdict,
 };
 
 use super::{FAILURES, Shared};
@@ -51,6 +51,7 @@ async fn settle(
     let mut deleted = Vec::new();
     for delivery in deliveries {
         let Some(number) = recognise(shared, mailbox, &delivery.letter) else { continue };
+        shared.tell.say(&[Event::Delivered(number, delivery.delivery_count)]);
         let Some(verdict) = verdict(random) else { continue };
         let is_deletion = matches!(verdict, Verdict::Acknowledge);
         if is_deletion {
@@ -136,8 +137,7 @@ pub(super) async fn keep_dead_letters(shared: Arc<Shared>, mut random: Random) {
         tokio::time::sleep(random.millis(2, 8)).await;
         let mailbox = mailbox_of(random.below(MAILBOXES));
         let result = if random.percent(50) {
-            let oldest = Selection::Oldest(1 + random.below(4));
-            shared.backend.redrive(&mailbox, &oldest).await.map(|_| 0)
+            redrive_some(&shared, &mailbox, 1 + random.below(4) as u32).await
         } else {
             delete_one_dead(&shared, &mailbox).await
         };
@@ -151,6 +151,18 @@ pub(super) async fn keep_dead_letters(shared: Arc<Shared>, mut random: Random) {
     }
 }
 
+/// By name, so that it is known whose count begins anew.
+async fn redrive_some(shared: &Shared, mailbox: &Name, most: u32) -> mailbox::Result<u32> {
+    let oldest = Peek::Dead { after: None, limit: most };
+    let records = shared.backend.peek(mailbox, &oldest).await?;
+    let numbers = records.iter().filter_map(|one| recognise(shared, mailbox, &one.letter));
+    let tries: Vec<Event> = numbers.map(Event::TryRedrive).collect();
+    shared.tell.say(&tries);
+    let these = records.into_iter().map(|record| record.id).collect();
+    let redriven = shared.backend.redrive(mailbox, &Selection::These(these)).await;
+    Ok(answered(shared, "redrive", None, redriven.map(|_| ())))
+}
+
 async fn delete_one_dead(shared: &Shared, mailbox: &Name) -> mailbox::Result<u32> {
     let first = Peek::Dead { after: None, limit: 1 };
     let Some(record) = shared.backend.peek(mailbox, &first).await?.into_iter().next() else {
@@ -159,5 +171,10 @@ async fn delete_one_dead(shared: &Shared, mailbox: &Name) -> mailbox::Result<u32
     let Some(number) = recognise(shared, mailbox, &record.letter) else { return Ok(1) };
     shared.tell.say(&[Event::TryDelete(number)]);
     let result = shared.backend.delete_dead(mailbox, &Selection::These(vec![record.id])).await;
-    Ok(answered(shared, "delete-dead", Some(number), result.map(|_| ())))
+    // None, where another process was faster: with a redrive, or a deletion of its own.
+    let result = result.and_then(|count| match count {
+        0 => Err(Error::new(ErrorKind::NotFound, "somebody was faster")),
+        _ => Ok(()),
+    });
+    Ok(answered(shared, "delete-dead", Some(number), result))
 }

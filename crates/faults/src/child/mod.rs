@@ -1,10 +1,11 @@
-//! The process that is killed: opens the journal and keeps producers and consumers busy until it is
+//! The process that is killed: opens the home and keeps producers and consumers busy until it is
 //! stopped, telling its parent every attempt and every answer (see [`crate::event`]).
 //!
 //! Invariant: it ends by itself when its parent has gone, and when nothing succeeds any more.
 
 mod consumer;
 mod producer;
+mod racer;
 mod tell;
 
 use std::io::Read;
@@ -18,30 +19,74 @@ use mailbox::Backend;
 use tokio::task::JoinSet;
 
 use crate::event::Event;
-use crate::letters::{Letters, MAILBOXES};
+use crate::letters::{Letters, MAILBOXES, mailboxes};
 use crate::random::Random;
 use crate::subject::Setup;
 use tell::Tell;
 
-/// Producers, each with one send under way.
-const PRODUCERS: u64 = 6;
-/// Consumers, each with one receive under way.
-const CONSUMERS: u64 = 4;
 /// Live messages at which producers pause.
 const BACKLOG: i64 = 300;
+/// How often they are counted by somebody who does not see them go.
+const RECOUNT: Duration = Duration::from_millis(20);
 /// A task gives up after this many failures: enough to see that they all fail.
 const FAILURES: u32 = 25;
+
+/// What a worker is there for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Sending, receiving and dead letters.
+    Everything,
+    /// Sending.
+    Producer,
+    /// Receiving and dead letters.
+    Consumer,
+    /// Receiving and acknowledging as fast as it goes, against others.
+    Racer,
+}
+
+impl Role {
+    const ALL: [Self; 4] = [Self::Everything, Self::Producer, Self::Consumer, Self::Racer];
+
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Everything => "everything",
+            Self::Producer => "producer",
+            Self::Consumer => "consumer",
+            Self::Racer => "racer",
+        }
+    }
+
+    /// Producers, each with one send under way.
+    const fn producers(self) -> u64 {
+        match self {
+            Self::Everything => 6,
+            Self::Producer => 3,
+            Self::Consumer | Self::Racer => 0,
+        }
+    }
+
+    /// Consumers, each with one receive under way.
+    const fn consumers(self) -> u64 {
+        match self {
+            Self::Everything => 4,
+            Self::Consumer => 2,
+            Self::Producer | Self::Racer => 0,
+        }
+    }
+}
 
 /// What a worker is told to do.
 #[derive(Debug)]
 pub(crate) struct Orders {
-    /// Where the journal is.
+    /// Where the home is.
     pub(crate) dir: PathBuf,
     /// Seed of the run.
     pub(crate) seed: u64,
     /// First number for messages.
     pub(crate) first: u64,
-    /// How the journal is set up.
+    /// What it is there for.
+    pub(crate) role: Role,
+    /// How the home is set up.
     pub(crate) setup: Setup,
 }
 
@@ -49,18 +94,20 @@ impl Orders {
     /// As arguments of the worker.
     pub(crate) fn arguments(&self) -> Vec<String> {
         let dir = self.dir.display().to_string();
-        let mut all = vec!["child".to_owned(), dir, self.seed.to_string(), self.first.to_string()];
+        let (seed, first) = (self.seed.to_string(), self.first.to_string());
+        let mut all = vec!["child".to_owned(), dir, seed, first, self.role.word().to_owned()];
         all.extend(self.setup.arguments());
         all
     }
 
     /// Reads the arguments behind `child`.
     pub(crate) fn parse(arguments: &[String]) -> Option<Self> {
-        let [dir, seed, first, setup @ ..] = arguments else { return None };
+        let [dir, seed, first, role, setup @ ..] = arguments else { return None };
         Some(Self {
             dir: PathBuf::from(dir),
             seed: seed.parse().ok()?,
             first: first.parse().ok()?,
+            role: Role::ALL.into_iter().find(|known| known.word() == role)?,
             setup: Setup::parse(setup)?,
         })
     }
@@ -90,6 +137,9 @@ impl Shared {
 
 /// The life of a worker.
 pub(crate) async fn run(orders: Orders) -> ExitCode {
+    if orders.role == Role::Racer {
+        return racer::run(&orders).await;
+    }
     end_with_parent();
     let tell = Tell::default();
     let backend = match orders.setup.open(&orders.dir).await {
@@ -102,23 +152,28 @@ pub(crate) async fn run(orders: Orders) -> ExitCode {
     tell.say(&[Event::Opened]);
     let shared = Arc::new(Shared {
         backend,
-        letters: Letters { seed: orders.seed, plain: false },
+        letters: Letters::of(orders.seed, orders.setup.subject()),
         tell,
         next: AtomicU64::new(orders.first.div_ceil(MAILBOXES)),
         backlog: AtomicI64::new(0),
     });
     let mut tasks = JoinSet::new();
-    for task in 0..PRODUCERS {
+    let (producers, consumers) = (orders.role.producers(), orders.role.consumers());
+    for task in 0..producers {
         let random = Random::of(orders.seed ^ orders.first, task);
         tasks.spawn(producer::run(Arc::clone(&shared), random));
     }
-    for task in 0..CONSUMERS {
-        let random = Random::of(orders.seed ^ orders.first, PRODUCERS + task);
+    for task in 0..consumers {
+        let random = Random::of(orders.seed ^ orders.first, producers + task);
         tasks.spawn(consumer::run(Arc::clone(&shared), random));
     }
-    let random = Random::of(orders.seed ^ orders.first, PRODUCERS + CONSUMERS);
-    // A mailbox without dead letters has nothing to fail at: this one ends with the others.
-    let dead_letters = tokio::spawn(consumer::keep_dead_letters(Arc::clone(&shared), random));
+    let random = Random::of(orders.seed ^ orders.first, producers + consumers);
+    // These have nothing to fail at where there is nothing to do: they end with the others.
+    let aside = if consumers > 0 {
+        tokio::spawn(consumer::keep_dead_letters(Arc::clone(&shared), random))
+    } else {
+        tokio::spawn(keep_count(Arc::clone(&shared)))
+    };
     while let Some(ended) = tasks.join_next().await {
         if let Err(panic) = ended {
             shared.tell.say(&[Event::Failed {
@@ -128,9 +183,9 @@ pub(crate) async fn run(orders: Orders) -> ExitCode {
             }]);
         }
     }
-    dead_letters.abort();
+    aside.abort();
     // It was asked to end, so how it ends tells nothing.
-    let _ = dead_letters.await;
+    let _ = aside.await;
     // Nothing succeeds any more. Closing may fail too, and must not hang.
     let closed = tokio::time::timeout(Duration::from_secs(5), shared.backend.close()).await;
     if closed.is_err() {
@@ -141,6 +196,19 @@ pub(crate) async fn run(orders: Orders) -> ExitCode {
         }]);
     }
     ExitCode::SUCCESS
+}
+
+/// Counts what is there: messages are deleted by other processes.
+async fn keep_count(shared: Arc<Shared>) {
+    loop {
+        tokio::time::sleep(RECOUNT).await;
+        let mut live = 0;
+        for mailbox in mailboxes() {
+            // An error is the others' to tell.
+            live += shared.backend.stats(&mailbox).await.map_or(0, |stats| stats.live());
+        }
+        shared.backlog.store(live.cast_signed(), Ordering::Relaxed);
+    }
 }
 
 /// Nobody is left behind: standard input is held open by the parent and says nothing.

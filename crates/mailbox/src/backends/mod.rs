@@ -1,5 +1,7 @@
 //! Homes for messages. Each is one implementation of [`Backend`](crate::Backend).
 
+#[cfg(all(feature = "directory", target_os = "linux"))]
+pub mod directory;
 #[cfg(feature = "journal")]
 pub mod journal;
 pub mod memory;

@@ -26,7 +26,7 @@ pub struct Clock {
 }
 
 /// A point in time that another process on this machine can name too, until the next boot.
-#[cfg(feature = "journal")]
+#[cfg(any(feature = "journal", feature = "directory"))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Mark {
     /// Which boot of which machine; zeros if that is not known, which no other mark equals.
@@ -84,7 +84,7 @@ impl Clock {
     }
 
     /// This moment, for another process to compare with.
-    #[cfg(feature = "journal")]
+    #[cfg(any(feature = "journal", feature = "directory"))]
     pub(crate) fn mark(&self) -> Mark {
         match &self.source {
             Source::System { .. } => boot::mark(),
@@ -132,16 +132,22 @@ impl From<Source> for Clock {
 }
 
 /// What tells boots of machines apart.
-#[cfg(feature = "journal")]
+#[cfg(any(feature = "journal", feature = "directory"))]
 mod boot {
+    use std::sync::OnceLock;
+
     use super::Mark;
 
     /// Which boot this is, by the kernel's own word for it.
     #[cfg(target_os = "linux")]
     pub(super) fn mark() -> Mark {
-        let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-        let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
-        let boot = u128::from_str_radix(&digits, 16).unwrap_or(0).to_be_bytes();
+        static BOOT: OnceLock<[u8; 16]> = OnceLock::new();
+        let boot = *BOOT.get_or_init(|| {
+            let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
+            let digits: String =
+                text.unwrap_or_default().chars().filter(char::is_ascii_hexdigit).collect();
+            u128::from_str_radix(&digits, 16).unwrap_or(0).to_be_bytes()
+        });
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
         let at = u64::try_from(now.tv_sec).unwrap_or(0).saturating_mul(1_000_000_000);
         Mark { boot, at: at.saturating_add(u64::try_from(now.tv_nsec).unwrap_or(0)) }
@@ -215,7 +221,7 @@ struct ManualState {
     elapsed: Duration,
     wall_origin: Timestamp,
     /// Tells it from every other clock, as a boot id does.
-    #[cfg(feature = "journal")]
+    #[cfg(any(feature = "journal", feature = "directory"))]
     boot: [u8; 16],
     sleepers: BTreeMap<(Time, u64), Waker>,
     next_ticket: u64,
@@ -228,7 +234,7 @@ impl ManualClock {
         let state = ManualState {
             elapsed: Duration::ZERO,
             wall_origin: Timestamp::from_unix_millis(1_735_689_600_000),
-            #[cfg(feature = "journal")]
+            #[cfg(any(feature = "journal", feature = "directory"))]
             boot: crate::home::random(),
             sleepers: BTreeMap::new(),
             next_ticket: 0,
@@ -264,6 +270,35 @@ impl ManualClock {
     #[must_use]
     pub fn elapsed(&self) -> Duration {
         self.0.state.lock().elapsed
+    }
+
+    /// What it shows: how long it has been moved, the wall time, and what tells it from others.
+    #[cfg(feature = "directory")]
+    #[doc(hidden)]
+    #[must_use]
+    pub fn face(&self) -> (Duration, Timestamp, u128) {
+        let state = self.0.state.lock();
+        let wall = state.wall_origin.after(state.elapsed);
+        (state.elapsed, wall, u128::from_be_bytes(state.boot))
+    }
+
+    /// Shows what the clock of another process does. Time does not go back for that.
+    #[cfg(feature = "directory")]
+    #[doc(hidden)]
+    pub fn show(&self, (elapsed, wall, boot): (Duration, Timestamp, u128)) {
+        {
+            let mut state = self.0.state.lock();
+            (state.wall_origin, state.boot) = (wall.before(elapsed), boot.to_be_bytes());
+        }
+        self.advance(elapsed.saturating_sub(self.elapsed()));
+    }
+
+    /// Ends when it has been moved further than `elapsed`.
+    #[cfg(feature = "directory")]
+    #[doc(hidden)]
+    pub async fn moved_beyond(&self, elapsed: Duration) {
+        let deadline = Time::ZERO.after(elapsed).after(Duration::from_nanos(1));
+        Sleep { manual: &self.0, deadline, ticket: None }.await;
     }
 }
 

@@ -11,7 +11,8 @@ pub(crate) mod keep;
 pub(crate) mod names;
 pub(crate) mod room;
 mod sync;
-mod waiters;
+pub(crate) mod waiters;
+pub(crate) mod waiting;
 
 /// Random bytes of the system.
 pub(crate) fn random<const N: usize>() -> [u8; N] {

@@ -11,8 +11,9 @@ use crate::resolver::host::{Host, Pattern, read_authority};
 ///
 /// An address passes if all of this holds:
 ///
-/// 1. Its scheme is allowed: by [`allow_scheme`](Self::allow_scheme) with any place, or by
-///    [`allow_host`](Self::allow_host) with these hosts.
+/// 1. Its scheme is allowed: by [`allow_scheme`](Self::allow_scheme) with any place, by
+///    [`allow_host`](Self::allow_host) with these hosts, or, where its place is a path, by
+///    [`allow_path`](Self::allow_path) with these paths and what is below them.
 /// 2. Unless any place is allowed, each of its hosts is (there are several in
 ///    `redis+cluster://a,b/name`). What counts as the host is what stands between the last `@` and
 ///    the port, in the part before the first `/`. It must be a plain DNS name, an IPv4 address or
@@ -27,8 +28,9 @@ use crate::resolver::host::{Host, Pattern, read_authority};
 ///    option can lead elsewhere (`?endpoint=`) or out of a tenant's part (`?prefix=`). None has an
 ///    `@` in it, which leaves in doubt where the host is.
 ///
-/// Names are compared, not what they lead to: whoever controls the DNS of an allowed host decides
-/// where it is. User and password play no part: whoever wrote the message chose them.
+/// Names are compared, not what they lead to: whoever controls the DNS of an allowed host, or can
+/// put links below an allowed path, decides where it is. User and password play no part: whoever
+/// wrote the message chose them.
 ///
 /// ```
 /// use mailbox::Address;
@@ -53,6 +55,7 @@ pub struct AllowList {
 struct Rules {
     any_place: bool,
     hosts: BTreeSet<Pattern>,
+    paths: BTreeSet<String>,
     options: BTreeSet<String>,
 }
 
@@ -79,13 +82,36 @@ impl AllowList {
     /// without, it may say any or none.
     ///
     /// # Errors
-    /// `InvalidParameter` if it is no scheme or no host.
+    /// `InvalidParameter` if it is no scheme or no host, or if places of this scheme are paths: for
+    /// those there is [`allow_path`](Self::allow_path).
     pub fn allow_host(mut self, scheme: &str, host: &str) -> Result<Self> {
+        if has_paths(scheme) {
+            let bound = "a scheme with hosts; for dir and journal use allow_path";
+            return Err(Error::invalid("scheme", format_args!("{scheme:?}"), bound));
+        }
         let Some(pattern) = Pattern::parse(host) else {
             let bound = "a host, `*.` and a domain, or either with `:port`";
             return Err(Error::invalid("host", format_args!("{host:?}"), bound));
         };
         self.rules(scheme)?.hosts.insert(pattern);
+        Ok(self)
+    }
+
+    /// Allows addresses of this scheme, `dir` or `journal`, whose place is this path or below it.
+    /// Paths are compared as they are written: a relative one stands for no absolute one.
+    ///
+    /// # Errors
+    /// `InvalidParameter` if places of this scheme are no paths, or if the path is empty or climbs.
+    pub fn allow_path(mut self, scheme: &str, path: &str) -> Result<Self> {
+        if !has_paths(scheme) {
+            return Err(Error::invalid("scheme", format_args!("{scheme:?}"), "dir, journal"));
+        }
+        let plain = path.strip_suffix('/').unwrap_or(path);
+        if plain.is_empty() || climbs(plain) {
+            let bound = "a path without empty segments, `.` and `..`";
+            return Err(Error::invalid("path", format_args!("{path:?}"), bound));
+        }
+        self.rules(scheme)?.paths.insert(plain.to_owned());
         Ok(self)
     }
 
@@ -115,7 +141,11 @@ impl AllowList {
         let Some(rules) = self.schemes.get(address.scheme()) else {
             return Some(format!("the allow-list has no {}: addresses", address.scheme()));
         };
-        if !rules.any_place {
+        if address.is_path() {
+            if !rules.any_place && !rules.allow_path(address.place()) {
+                return Some("the allow-list does not have its path".to_owned());
+            }
+        } else if !rules.any_place {
             let authority = address.place().split('/').next().unwrap_or_default();
             let Some(hosts) = read_authority(authority) else {
                 return Some("its host is missing or not in plain form".to_owned());
@@ -137,7 +167,7 @@ impl AllowList {
 
     fn rules(&mut self, scheme: &str) -> Result<&mut Rules> {
         // A scheme is whatever the reader of addresses takes for one.
-        if Address::parse(&format!("{scheme}://x")).is_ok_and(|read| read.scheme() == scheme) {
+        if Address::parse(&format!("{scheme}:///x")).is_ok_and(|read| read.scheme() == scheme) {
             return Ok(self.schemes.entry(scheme.to_owned()).or_default());
         }
         let bound = "a lowercase scheme such as redis, without `://`";
@@ -149,6 +179,20 @@ impl Rules {
     fn allow(&self, host: &Host, port: Option<u16>) -> bool {
         self.hosts.iter().any(|pattern| pattern.matches(host, port))
     }
+
+    fn allow_path(&self, place: &str) -> bool {
+        let is_below = |path: &String| {
+            place
+                .strip_prefix(path.as_str())
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        self.paths.iter().any(is_below)
+    }
+}
+
+/// Whether places of this scheme are paths on this machine.
+fn has_paths(scheme: &str) -> bool {
+    Address::parse(&format!("{scheme}:x")).is_ok_and(|read| read.is_path())
 }
 
 /// Whether some reader of this place could leave the part of it that was looked at. Readers differ
@@ -318,15 +362,17 @@ mod tests {
 
     #[test]
     fn a_place_that_climbs_is_refused_wherever_the_climb_stands() {
-        let host = AllowList::new().allow_host("dir", "spool").unwrap();
+        let path = AllowList::new().allow_path("dir", "spool").unwrap();
         let scheme = AllowList::new().allow_scheme("dir").unwrap();
         for text in ["dir:spool/x", "dir:spool/a/b/x", "dir:spool/.a/..b/c../.../x"] {
-            assert!(passes(&host, text) && passes(&scheme, text), "{text}");
+            assert!(passes(&path, text) && passes(&scheme, text), "{text}");
         }
-        // An absolute path, and a password with escaped slashes in it.
-        for text in ["dir:x", "dir:/spool/x", "dir:///var/spool/x", "dir://u:a%2F%2Fb@h/x"] {
-            assert!(passes(&scheme, text), "{text}");
+        for text in ["dir:x", "dir:/spool/x", "dir:///var/spool/x"] {
+            assert!(passes(&scheme, text) && !passes(&path, text), "{text}");
         }
+        // A password with escaped slashes in it is no path.
+        let redis = AllowList::new().allow_scheme("redis").unwrap();
+        assert!(passes(&redis, "redis://u:a%2F%2Fb@h/x"));
         for text in [
             "dir:spool/../../etc/x",
             "dir://spool/../../etc/x",
@@ -353,8 +399,32 @@ mod tests {
             "dir:////etc/x",
             "dir:///var//x",
         ] {
-            assert!(!passes(&host, text) && !passes(&scheme, text), "{text}");
+            assert!(!passes(&path, text) && !passes(&scheme, text), "{text}");
         }
+    }
+
+    #[test]
+    fn a_path_is_allowed_with_what_is_below_it_and_nothing_beside_it() {
+        let list = AllowList::new().allow_path("dir", "/var/spool/").unwrap();
+        for text in ["dir:/var/spool/x", "dir:///var/spool/a/x"] {
+            assert!(passes(&list, text), "{text}");
+        }
+        for text in [
+            "dir:/var/x",
+            "dir:/var/spooled/x",
+            "dir:var/spool/x",
+            "dir:/etc@/var/spool/x",
+            "dir:/x",
+            "journal:/var/spool/x",
+            "dir:/var/spool/x?shared=true",
+        ] {
+            assert!(!passes(&list, text), "{text}");
+        }
+        for (scheme, path) in [("redis", "/a"), ("dir", ""), ("dir", "/"), ("dir", "a/../b")] {
+            assert!(AllowList::new().allow_path(scheme, path).is_err(), "{scheme} {path}");
+        }
+        let error = AllowList::new().allow_host("dir", "spool").unwrap_err();
+        assert!(error.to_string().contains("allow_path"), "{error}");
     }
 
     #[test]

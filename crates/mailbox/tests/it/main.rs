@@ -3,6 +3,8 @@
 
 #[cfg(feature = "blocking")]
 mod blocking;
+#[cfg(all(feature = "directory", target_os = "linux"))]
+mod directory;
 #[cfg(feature = "journal")]
 mod fixtures;
 #[cfg(feature = "journal")]

@@ -1,6 +1,5 @@
 //! How a journal is set up.
 
-use std::str::FromStr;
 use std::sync::Arc;
 
 use mailbox_core::{Policy, limits};
@@ -9,7 +8,7 @@ use crate::abilities::Abilities;
 use crate::backends::journal::disk::{Disk, RealDisk};
 use crate::backends::journal::keep::RECORD_OVERHEAD;
 use crate::backends::journal::planted::Planted;
-use crate::durability::Durability;
+use crate::durability::{Durability, Settling};
 use crate::error::{Error, Result};
 use crate::home::clock::Clock;
 
@@ -54,29 +53,6 @@ pub struct JournalConfig {
     /// Bugs that are switched on, to see whether tests notice; none can be in a release.
     #[doc(hidden)]
     pub planted: Planted,
-}
-
-/// Whether settling waits for the disk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Settling {
-    /// As a send does: what was acknowledged never comes back.
-    #[default]
-    Durable,
-    /// It is written with whatever is written next: twice as fast, and a crash may deliver again
-    /// what was acknowledged just before it.
-    Lazy,
-}
-
-impl FromStr for Settling {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        match text {
-            "durable" => Ok(Self::Durable),
-            "lazy" => Ok(Self::Lazy),
-            _ => Err(Error::invalid("ack", format_args!("{text:?}"), "durable, lazy")),
-        }
-    }
 }
 
 impl Default for JournalConfig {

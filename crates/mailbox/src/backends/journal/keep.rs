@@ -11,7 +11,6 @@ use bytes::Bytes;
 use mailbox_core::{Event, Fingerprint, Freed};
 
 use crate::backend::Letter;
-use crate::backends::journal::config::Settling;
 use crate::backends::journal::format::event::encode_event;
 use crate::backends::journal::format::letter::{
     EncodedLetter, LetterParts, decode_letter, encode_letter, encoded_len,
@@ -22,7 +21,7 @@ use crate::backends::journal::planted::planted;
 use crate::backends::journal::shard::log::{Commit, Entry};
 use crate::backends::journal::shard::segment::Segment;
 use crate::backends::journal::shard::{Denied, Shard, Use};
-use crate::durability::Durability;
+use crate::durability::{Durability, Settling};
 use crate::error::{Error, ErrorKind, Result, Retry};
 use crate::home::keep::{Fetched, Keep};
 use crate::timestamp::Timestamp;

@@ -55,7 +55,7 @@ use keep::{JournalKeep, is_not_yet};
 use shard::log::{Commit, Entry};
 use shard::{JournalRoom, Shard, Use, compact};
 
-pub use config::{JournalConfig, Settling};
+pub use config::JournalConfig;
 #[cfg(feature = "planted")]
 pub use planted::Bug;
 pub use planted::Planted;

@@ -1,17 +1,17 @@
 //! Receiving from a room, waiting included.
 
-use std::future::{Future, poll_fn};
-use std::pin::pin;
-use std::task::Poll;
+use std::task::Waker;
 use std::time::Duration;
 
 use mailbox_core::{Receipt, Time, Verdict};
 
 use crate::backend::Delivery;
 use crate::error::{Error, ErrorKind, Result};
+use crate::home::clock::Clock;
 use crate::home::keep::{Fetched, Keep};
 use crate::home::room::{Room, STEPS_PER_LOCK, State};
-use crate::home::waiters::Ticket;
+use crate::home::waiters::{Ticket, Waiters, Wakers};
+use crate::home::waiting::{Lobby, Seat};
 use crate::id::{MessageId, ReceiptHandle};
 use crate::options::ReceiveOptions;
 
@@ -56,9 +56,9 @@ impl<K: Keep> Room<K> {
     pub(crate) async fn receive(&self, options: &ReceiveOptions) -> Result<Vec<Delivery<K::Body>>> {
         let mut now = self.clock.now();
         let deadline = now.after(options.wait);
-        let mut place = Place { room: self, ticket: None };
+        let mut seat = Seat::new(self);
         loop {
-            match self.look(now, options, deadline, &mut place)? {
+            match self.look(now, options, deadline, &mut seat)? {
                 Look::Done(taken) if taken.is_empty() => return Ok(Vec::new()),
                 Look::Done(taken) => {
                     let opened = self.hand_over(taken)?;
@@ -71,7 +71,7 @@ impl<K: Keep> Room<K> {
                     let waited = K::wait(written).await;
                     waited.map_err(|error| error.with_mailbox(&self.name))?;
                 }
-                Look::Wait => place.wait().await,
+                Look::Wait => seat.wait().await,
             }
             now = self.clock.now();
         }
@@ -82,7 +82,7 @@ impl<K: Keep> Room<K> {
         now: Time,
         options: &ReceiveOptions,
         deadline: Time,
-        place: &mut Place<'_, K>,
+        seat: &mut Seat<'_, Self>,
     ) -> Result<Look<K>> {
         let mut state = self.open()?;
         let (taken, stop) = self.take(&mut state, now, options)?;
@@ -94,7 +94,7 @@ impl<K: Keep> Room<K> {
             }
         }
         if !taken.is_empty() || now >= deadline {
-            let own = place.ticket.take().and_then(|ticket| state.waiters.leave(ticket));
+            let own = seat.ticket.take().and_then(|ticket| state.waiters.leave(ticket));
             // A new lease is a new deadline, which the one in front has to know.
             let wakers = state.after_change(now);
             drop(state);
@@ -102,12 +102,12 @@ impl<K: Keep> Room<K> {
             wakers.wake();
             return Ok(Look::Done(taken));
         }
-        let ticket = match place.ticket {
+        let ticket = match seat.ticket {
             Some(ticket) => ticket,
             None if state.waiters.len() >= self.max_waiters => {
                 return Err(self.too_many_waiters());
             }
-            None => *place.ticket.insert(state.waiters.enter()),
+            None => *seat.ticket.insert(state.waiters.enter()),
         };
         let next_due = state.queue.next_due();
         state.waiters.sleep(ticket, now, deadline, next_due);
@@ -217,53 +217,21 @@ impl<K: Keep> Room<K> {
     }
 }
 
-/// A receive's place among the waiters; gives it up, and passes on what it knew, when dropped.
-struct Place<'a, K: Keep> {
-    room: &'a Room<K>,
-    ticket: Option<Ticket>,
-}
-
-impl<K: Keep> Place<'_, K> {
-    /// Ends when it is time to look again, by the clock or because it was told.
-    async fn wait(&self) {
-        let Some(ticket) = self.ticket else { return };
-        let mut set_to = Time::MAX;
-        let mut sleep = pin!(self.room.clock.sleep_until(set_to));
-        let mut first = true;
-        poll_fn(|context| {
-            let (look_at, old_waker) = self.room.state.lock().waiters.poll(ticket, context.waker());
-            drop(old_waker);
-            let Some(look_at) = look_at else {
-                return Poll::Ready(());
-            };
-            // Setting a timer costs more than everything else here, and an answer is often there
-            // after one turn of the scheduler: give it that turn before going to sleep.
-            if std::mem::take(&mut first) {
-                context.waker().wake_by_ref();
-                return Poll::Pending;
-            }
-            if look_at != set_to {
-                set_to = look_at;
-                sleep.set(self.room.clock.sleep_until(look_at));
-            }
-            sleep.as_mut().poll(context)
-        })
-        .await;
+impl<K: Keep> Lobby for Room<K> {
+    fn with_waiters<R>(&self, act: impl FnOnce(&mut Waiters) -> R) -> R {
+        act(&mut self.state.lock().waiters)
     }
 
-    fn leave(&mut self) {
-        let Some(ticket) = self.ticket.take() else { return };
-        let (own, wakers) = {
-            let mut state = self.room.state.lock();
-            (state.waiters.leave(ticket), state.after_change(self.room.clock.now()))
-        };
-        drop(own);
-        wakers.wake();
+    fn leave(&self, ticket: Ticket) -> (Option<Waker>, Wakers) {
+        let mut state = self.state.lock();
+        (state.waiters.leave(ticket), state.after_change(self.clock.now()))
     }
-}
 
-impl<K: Keep> Drop for Place<'_, K> {
-    fn drop(&mut self) {
-        self.leave();
+    fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    fn by_clock(&self, time: Time) -> Time {
+        time
     }
 }

@@ -59,6 +59,7 @@ impl<K: Keep> Room<K> {
             waiters,
             dedup_entries: core.dedup_entries,
             totals: core.totals,
+            set_aside: 0,
             durability: self.keep.durability(),
         })
     }

@@ -175,8 +175,11 @@ impl Workshop {
         let file = match self.copy(&unfinished, old, bytes) {
             Ok(file) => file,
             Err(error) if is_full(&error) => {
-                self.disk.remove(&unfinished)?;
-                return self.rewrite(old, bytes);
+                match self.disk.remove(&unfinished) {
+                    // There may have been no space for its name either.
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                    _ => return self.rewrite(old, bytes),
+                }
             }
             Err(error) => return Err(error),
         };

@@ -1,0 +1,206 @@
+//! From what was written on the command line to a mailbox that can be used. Invariant: what was
+//! opened is closed again, whatever happened in between.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::{fs, io};
+
+use mailbox::{Address, Backend, Error, ErrorKind, Name, Result, open_backend};
+
+/// Mailboxes among which one is looked for.
+const LISTED: usize = 10_000;
+/// Stands for the mailbox where only its place was named. It is never used.
+const NOBODY: &str = "x";
+
+/// A mailbox, and what keeps it.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) name: Name,
+    pub(crate) address: Address,
+}
+
+/// Whether a directory that is not there is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Making {
+    /// It is, by those who put something into it or wait for something in it.
+    Yes,
+    /// It is not: whoever only looks leaves no traces of a misspelt path.
+    No,
+}
+
+/// Opens the mailbox at an address, does something with it, and closes it.
+pub(crate) async fn at<T>(
+    address: &str,
+    making: Making,
+    act: impl AsyncFnOnce(&Place) -> Result<T>,
+) -> Result<T> {
+    let place = Place::open(read(address)?, making).await?;
+    let done = act(&place).await;
+    let closed = place.backend.close().await;
+    let done = done?;
+    closed.map(|()| done)
+}
+
+impl Place {
+    pub(crate) async fn open(address: Address, making: Making) -> Result<Self> {
+        if address.is_path() {
+            check_path(&address, making)?;
+        }
+        let backend = open_backend(&address).await?;
+        Ok(Self { backend, name: address.name().clone(), address })
+    }
+
+    /// Whether the mailbox is there, as far as that can be told without making it.
+    pub(crate) fn is_there(&self) -> bool {
+        // A folder that begins with a dot would be hidden: its mailbox is called by another name.
+        let folder = match self.name.as_str().strip_prefix('.') {
+            Some(rest) => format!("%2E{rest}"),
+            None => self.name.to_string(),
+        };
+        self.address.scheme() != "dir" || directory(&self.address).join(folder).is_dir()
+    }
+
+    /// Tells people who look at a mailbox that there is none: it may be misspelt.
+    pub(crate) async fn note_absence(&self) -> Result<()> {
+        let is_there = match self.address.scheme() {
+            "dir" => self.is_there(),
+            _ => {
+                let names = self.backend.list(None, LISTED).await?;
+                names.len() == LISTED || names.contains(&self.name)
+            }
+        };
+        if !is_there {
+            crate::output::say(&format!("there is no mailbox {} yet", self.known_as()));
+        }
+        Ok(())
+    }
+
+    /// What others can find it by, without secrets.
+    pub(crate) fn known_as(&self) -> String {
+        self.backend.address(&self.name)
+    }
+}
+
+/// Reads an address. A bare name means the service of this machine.
+pub(crate) fn read(text: &str) -> Result<Address> {
+    let parsed = Address::parse(text);
+    let is_address = Address::has_scheme(text)
+        || parsed.as_ref().is_ok_and(|it| it.is_path() || it.scheme() == "memory");
+    if !is_address && Name::parse(text).is_ok() {
+        let message = format!(
+            "{text}: a name alone means the local service, which does not exist yet; say where \
+             the mailbox is, for example dir:./inbox/{text}"
+        );
+        return Err(Error::new(ErrorKind::Unsupported, message).with_field("address"));
+    }
+    let address = parsed.map_err(|error| {
+        if is_address {
+            return error;
+        }
+        let message = "that is no address; write for example dir:./inbox/jobs";
+        Error::new(ErrorKind::InvalidParameter, message).with_field("address").with_source(error)
+    })?;
+    check_home(&address)?;
+    Ok(address)
+}
+
+/// Refuses `dir:~/q`: no shell replaces a `~` there, and a folder of that name is not meant.
+fn check_home(address: &Address) -> Result<()> {
+    let (scheme, place) = (address.scheme(), address.place());
+    if !address.is_path() || (place != "~" && !place.starts_with("~/")) {
+        return Ok(());
+    }
+    let rest = place.trim_start_matches('~');
+    let message = format!(
+        "{scheme}:{place}: shells know ~ only where a word begins; write {scheme}:$HOME{rest}/..., \
+         or {scheme}:./{place}/... for a folder that is called ~"
+    );
+    Err(Error::new(ErrorKind::InvalidParameter, message).with_field("address"))
+}
+
+/// Reads an address without a name, such as `dir:inboxes`.
+pub(crate) fn read_place(text: &str) -> Result<Address> {
+    let (place, options) = match text.split_once('?') {
+        Some((place, options)) => (place, format!("?{options}")),
+        None => (text, String::new()),
+    };
+    let is_bare = place.ends_with(':') || place.ends_with('/');
+    let address = format!("{place}{}{NOBODY}{options}", if is_bare { "" } else { "/" });
+    if !text.contains(':') {
+        let message =
+            format!("{text:?} is no place; write for example dir:./inbox or journal:data");
+        return Err(Error::new(ErrorKind::InvalidParameter, message).with_field("place"));
+    }
+    let address = Address::parse(&address)?;
+    check_home(&address)?;
+    Ok(address)
+}
+
+fn directory(address: &Address) -> &Path {
+    Path::new(if address.place().is_empty() { "." } else { address.place() })
+}
+
+/// Refuses a place that is no directory; and, unless it is to be made, one with nothing in it.
+fn check_path(address: &Address, making: Making) -> Result<()> {
+    let path = directory(address);
+    let (scheme, shown) = (address.scheme(), path.display());
+    let is_nothing = match fs::read_dir(path) {
+        // An empty directory is a place for inboxes, but no journal.
+        Ok(mut entries) => scheme == "journal" && entries.next().is_none(),
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+            let message = format!("{scheme}:{shown}: there is a file in the way, no directory");
+            return Err(Error::new(ErrorKind::InvalidParameter, message).with_field("address"));
+        }
+        // Whatever else is wrong with it, the backend says it better.
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    };
+    if making == Making::Yes || !is_nothing {
+        return Ok(());
+    }
+    let message = format!("{scheme}:{shown}: nothing there; `mailbox send` makes it");
+    Err(Error::new(ErrorKind::NotFound, message).with_field("address"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_an_address_without_its_name() {
+        for (text, scheme, place) in [
+            ("dir:inboxes", "dir", "inboxes"),
+            ("dir:./inboxes/", "dir", "./inboxes"),
+            ("dir:.", "dir", "."),
+            ("dir:", "dir", ""),
+            ("dir:/", "dir", "/"),
+            ("dir:///var/inboxes", "dir", "/var/inboxes"),
+            ("journal:data?durability=fsync", "journal", "data"),
+            ("memory:", "memory", ""),
+            ("memory://", "memory", ""),
+            ("redis://h:6379", "redis", "h:6379"),
+        ] {
+            let address = read_place(text).unwrap();
+            assert_eq!((address.scheme(), address.place()), (scheme, place), "{text}");
+        }
+        assert!(read_place("inboxes").is_err());
+    }
+
+    #[test]
+    fn a_bare_name_is_told_apart_from_an_address() {
+        assert_eq!(read("jobs").unwrap_err().kind(), ErrorKind::Unsupported);
+        assert_eq!(read("user:42:inbox").unwrap_err().kind(), ErrorKind::Unsupported);
+        assert_eq!(read("a/b").unwrap_err().kind(), ErrorKind::InvalidParameter);
+        assert_eq!(read("").unwrap_err().kind(), ErrorKind::InvalidParameter);
+        assert_eq!(read("dir:./~/jobs").unwrap().place(), "./~");
+        for text in ["dir:~/jobs", "journal:~/a/jobs"] {
+            let error = read(text).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidParameter);
+            assert!(error.message().contains("$HOME"), "{error}");
+        }
+        assert!(read_place("dir:~").is_err());
+        for text in ["dir:jobs", "memory:jobs", "memory://jobs", "dir:a/jobs", "redis://h/jobs"] {
+            assert_eq!(read(text).unwrap().name().as_str(), "jobs", "{text}");
+        }
+    }
+}
