@@ -170,15 +170,17 @@ fn a_receive_that_waits_is_woken_or_interrupted() {
     assert_eq!((output.status.code(), &output.stdout[..]), (Some(0), &b"here\n"[..]));
     let mut waiting = receive();
     // A signal before it listens for signals ends it too, in another way.
-    wait_until("it waits", || threads(&waiting) > 1);
+    wait_until("it listens", || catches(&waiting, Signal::TERM));
     tell(&waiting, Signal::TERM);
     let code = waiting.wait().unwrap().code();
     assert!(code == Some(130), "{code:?}");
 }
 
-/// How many threads a process has: more than one when it has begun to wait.
-fn threads(child: &Child) -> usize {
-    std::fs::read_dir(format!("/proc/{}/task", child.id())).map_or(0, |it| it.count())
+/// Whether a process has a handler for a signal.
+fn catches(child: &Child, signal: Signal) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap().trim();
+    u64::from_str_radix(caught, 16).unwrap() & 1 << (signal.as_raw() - 1) != 0
 }
 
 #[test]
