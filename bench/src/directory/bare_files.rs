@@ -4,9 +4,13 @@
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::journal::load::Bodies;
+use bytes::Bytes;
+
+use crate::journal::load::{Bodies, Sink};
 
 /// A folder for what is being written and one for what is there.
 #[derive(Debug)]
@@ -61,5 +65,31 @@ impl BareFiles {
         for entry in std::fs::read_dir(&self.sent).expect("the folder is there").flatten() {
             std::fs::remove_file(entry.path()).expect("nobody else removes it");
         }
+    }
+}
+
+/// The same loop, called by tasks: each file is written by a thread that may block. What is missing
+/// to the bare loop no library that is called by tasks can have.
+#[derive(Debug)]
+pub(crate) struct Hopping {
+    files: Arc<BareFiles>,
+    folder: Arc<File>,
+    sent: AtomicU64,
+}
+
+impl Hopping {
+    /// To the folders of these.
+    pub(crate) fn new(files: &Arc<BareFiles>) -> Arc<Self> {
+        let folder = Arc::new(File::open(&files.sent).expect("the folder is there"));
+        Arc::new(Self { files: Arc::clone(files), folder, sent: AtomicU64::new(0) })
+    }
+}
+
+impl Sink for Hopping {
+    async fn send(&self, body: Bytes) {
+        let (files, folder) = (Arc::clone(&self.files), Arc::clone(&self.folder));
+        let name = format!("hopping-{}.json", self.sent.fetch_add(1, Ordering::Relaxed));
+        let sent = tokio::task::spawn_blocking(move || files.send(&folder, &name, &body));
+        sent.await.expect("a send does not panic");
     }
 }

@@ -100,8 +100,13 @@ pub(crate) struct Folders {
     root: OwnedFd,
     shelves: [OwnedFd; Shelf::ALL.len()],
     sides: [OwnedFd; Side::ALL.len()],
+    /// Which folders these are: the inbox, its shelves, and where messages are written.
+    identities: [Identity; 2 + Shelf::ALL.len()],
     trust: Trust,
 }
+
+/// Which folder it is, whatever it is called: device and number.
+pub(crate) type Identity = (u64, u64);
 
 /// A descriptor that is ours for one call, or for longer.
 pub(crate) enum Handle<'a> {
@@ -151,7 +156,13 @@ impl Folders {
             fs::fsync(&shelves[0])?;
             fs::fsync(&root)?;
         }
-        Ok(Self { path: path.to_owned(), root, shelves, sides, trust })
+        let [incoming, processing, done, dead] = &shelves;
+        let mut identities = [Identity::default(); 2 + Shelf::ALL.len()];
+        let held = [&root, incoming, processing, done, dead, &sides[0]];
+        for (identity, held) in identities.iter_mut().zip(held) {
+            *identity = identity_of(&fs::fstat(held)?);
+        }
+        Ok(Self { path: path.to_owned(), root, shelves, sides, identities, trust })
     }
 
     /// Where it is, for people.
@@ -180,15 +191,16 @@ impl Folders {
     /// # Errors
     /// It cannot be told.
     pub(crate) fn is_intact(&self) -> io::Result<bool> {
-        if !is_same(fs::CWD, &*self.path, self.root.as_fd())? {
+        let [root, shelves @ .., tmp] = self.identities;
+        if !is_at(fs::CWD, &*self.path, root)? {
             return Ok(false);
         }
-        for (shelf, held) in Shelf::ALL.iter().zip(&self.shelves) {
-            if !is_same(self.root.as_fd(), shelf.name(), held.as_fd())? {
+        for (shelf, held) in Shelf::ALL.iter().zip(shelves) {
+            if !is_at(self.root.as_fd(), shelf.name(), held)? {
                 return Ok(false);
             }
         }
-        is_same(self.shelves[0].as_fd(), Side::Tmp.name(), self.side(Side::Tmp))
+        is_at(self.shelves[0].as_fd(), Side::Tmp.name(), tmp)
     }
 
     /// Makes every bucket, so that nobody has to who is in a hurry.
@@ -283,14 +295,17 @@ impl Folders {
 }
 
 /// Whether what has that name is what is held.
-fn is_same(at: BorrowedFd<'_>, name: impl Arg, held: BorrowedFd<'_>) -> io::Result<bool> {
-    let there = match fs::statat(at, name, AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(there) => there,
-        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(false),
-        Err(error) => return Err(error.into()),
-    };
-    let held = fs::fstat(held)?;
-    Ok((there.st_dev, there.st_ino) == (held.st_dev, held.st_ino))
+fn is_at(at: BorrowedFd<'_>, name: impl Arg, held: Identity) -> io::Result<bool> {
+    match fs::statat(at, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(there) => Ok(identity_of(&there) == held),
+        Err(Errno::NOENT | Errno::NOTDIR) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Which folder that is.
+pub(crate) const fn identity_of(found: &Stat) -> Identity {
+    (found.st_dev, found.st_ino)
 }
 
 /// The bucket of a message, by what its sender called it: the same for ever.

@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Stat, fsync, statat};
+use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, fsync, statat};
 use rustix::io::Errno;
 
 use crate::backends::directory::DirectoryConfig;
 use crate::backends::directory::folders::{
-    Moved, Shelf, file_type, make_dir, open_dir, rename, visit,
+    Identity, Moved, Shelf, file_type, identity_of, make_dir, open_dir, rename, visit,
 };
 use crate::backends::directory::inbox::{Inbox, refused};
 use crate::backends::directory::settings;
@@ -41,9 +41,6 @@ struct Open {
     by_name: BTreeMap<Name, (Arc<Inbox>, Identity)>,
     closed: bool,
 }
-
-/// Which folder it is, whatever it is called.
-type Identity = (u64, u64);
 
 impl Place {
     /// Opens the folder, made if it is not there.
@@ -114,24 +111,31 @@ impl Place {
 
     /// The mailbox, if it is open and still is what it was.
     fn held(&self, name: &Name, folder: &str) -> Result<Option<Arc<Inbox>>> {
-        let mut open = self.open.lock();
-        if open.closed {
-            return Err(Error::closed(name));
-        }
-        let Some((inbox, known)) = open.by_name.get(name) else { return Ok(None) };
-        if self.identity_of(name, folder)? == Some(*known) && inbox.is_intact()? {
-            return Ok(Some(Arc::clone(inbox)));
+        let (inbox, known) = {
+            let open = self.open.lock();
+            if open.closed {
+                return Err(Error::closed(name));
+            }
+            let Some((inbox, known)) = open.by_name.get(name) else { return Ok(None) };
+            (Arc::clone(inbox), *known)
+        };
+        // Not under the lock: everybody looks, before each call.
+        if self.identity_of(name, folder)? == Some(known) && inbox.is_intact()? {
+            return Ok(Some(inbox));
         }
         // Somebody has removed it, or put another one in its place.
         inbox.end(ErrorKind::NotFound);
-        open.by_name.remove(name);
+        let mut open = self.open.lock();
+        if open.by_name.get(name).is_some_and(|(held, _)| Arc::ptr_eq(held, &inbox)) {
+            open.by_name.remove(name);
+        }
         Ok(None)
     }
 
     /// Which folder has that name now.
     fn identity_of(&self, name: &Name, folder: &str) -> Result<Option<Identity>> {
         match statat(&self.root, folder, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(found) => Ok(Some(identity(&found))),
+            Ok(found) => Ok(Some(identity_of(&found))),
             Err(Errno::NOENT) => Ok(None),
             Err(error) => {
                 let path = self.path.join(folder);
@@ -223,7 +227,7 @@ impl Place {
         self.config.trust().check(&found, "the inbox").map_err(failed)?;
         let inbox = Inbox::open(name.clone(), &path, root, Arc::clone(&self.config));
         let inbox = inbox.map_err(|error| error.with_mailbox(name))?;
-        Ok(Some((inbox, identity(&found))))
+        Ok(Some((inbox, identity_of(&found))))
     }
 
     /// The mailboxes there are, sorted.
@@ -338,10 +342,6 @@ fn is_empty(root: &OwnedFd) -> std::io::Result<bool> {
         Ok(false)
     })?;
     Ok(is_empty)
-}
-
-fn identity(found: &Stat) -> Identity {
-    (found.st_dev, found.st_ino)
 }
 
 /// What the folder of a mailbox is called. A name that begins with a dot would be hidden.
