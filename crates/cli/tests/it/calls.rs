@@ -2,20 +2,20 @@
 
 use std::process::{Child, Stdio};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::tempdir;
 
 use super::story::{Story, assert_story};
-use super::{binary, done_in, json_in, mailbox_in, wait_until};
+use super::{binary, done_in, json_in, mailbox_in, tell, wait_until};
 
 /// A child that is killed when the test is over.
 struct Background(Child);
 
 impl Drop for Background {
     fn drop(&mut self) {
-        let pid = Pid::from_raw(i32::try_from(self.0.id()).unwrap()).unwrap();
-        let _ = kill_process(pid, Signal::TERM);
+        // Not waited for yet, so its number is nobody else's.
+        tell(&self.0, Signal::TERM);
         let _ = self.0.wait();
     }
 }
@@ -67,8 +67,7 @@ fn interrupted_it_tidies_up() {
         .unwrap();
     let is_there = || done_in(dir.path(), &["list", "dir:inbox"]).contains("reply-");
     wait_until("it waits for the reply", || dir.path().join("inbox").exists() && is_there());
-    let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
-    kill_process(pid, Signal::INT).unwrap();
+    tell(&child, Signal::INT);
     let output = child.wait_with_output().unwrap();
     assert_eq!((output.status.code(), &output.stdout[..]), (Some(130), &b""[..]));
     assert_eq!(done_in(dir.path(), &["list", "dir:inbox"]), "jobs\n");

@@ -16,10 +16,11 @@ mod terminal;
 mod work;
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 /// Where a mailbox can be that outlives a command.
@@ -66,6 +67,11 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
         assert!(Instant::now() < until, "waited in vain: {what}");
         sleep(Duration::from_millis(20));
     }
+}
+
+/// Sends a process a signal.
+fn tell(child: &Child, signal: Signal) {
+    kill_process(Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap(), signal).unwrap();
 }
 
 /// How a run ended.

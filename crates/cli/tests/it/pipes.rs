@@ -4,10 +4,10 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use tempfile::tempdir;
 
-use super::{SCHEMES, binary, done_in, json_in, mailbox_in, wait_until};
+use super::{SCHEMES, binary, done_in, json_in, mailbox_in, tell, wait_until};
 
 /// Runs a line of bash, in which `mailbox` is the binary.
 fn bash(dir: &std::path::Path, line: &str) -> (Option<i32>, String) {
@@ -17,10 +17,6 @@ fn bash(dir: &std::path::Path, line: &str) -> (Option<i32>, String) {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(stderr, "", "{line}");
     (output.status.code(), String::from_utf8(output.stdout).unwrap())
-}
-
-fn tell(child: &Child, signal: Signal) {
-    kill_process(Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap(), signal).unwrap();
 }
 
 #[test]

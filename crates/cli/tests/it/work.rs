@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use mailbox::backends::directory::{DirectoryBackend, DirectoryConfig};
 use mailbox::{Backend, Name, Policy};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::{TempDir, tempdir};
 
-use super::{SCHEMES, binary, done_in, json_in, mailbox_in, wait_until};
+use super::{SCHEMES, binary, done_in, json_in, mailbox_in, tell, wait_until};
 
 const JOBS: &str = "dir:inbox/jobs";
 
@@ -33,10 +33,6 @@ fn work(dir: &Path, arguments: &[&str]) -> Child {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap()
-}
-
-fn tell(child: &Child, signal: Signal) {
-    kill_process(Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap(), signal).unwrap();
 }
 
 /// The lines of a file that commands write to.

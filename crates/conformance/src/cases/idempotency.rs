@@ -21,7 +21,7 @@ pub(crate) const CASES: &[Case] = &[
     case!("I1", the_window_lasts_three_hundred_seconds, keys, exact_time),
     case!("I1", the_window_is_a_rule_of_the_mailbox, keys),
     case!("I1", messages_without_key_are_never_duplicates),
-    case!("I1", the_key_comes_back_with_the_message, keys, facts),
+    case!("I1", the_key_comes_back_with_the_message, keys),
     case!("I1", where_keys_are_not_understood_they_are_refused, no_keys),
     case!("I2", the_same_key_for_another_payload_is_refused, keys),
     case!("I2", after_the_window_the_key_is_free_for_another_payload, keys),

@@ -172,6 +172,8 @@ struct Delivered {
     enqueued_at: Timestamp,
     attributes: BTreeMap<String, String>,
     reply_to: Option<String>,
+    key: Option<String>,
+    group: Option<String>,
 }
 
 /// A payload that is JSON is shown as it is, any other in base64.
@@ -202,9 +204,8 @@ pub(super) fn deliveries(answer: &Answer) -> Result<Vec<Delivery>> {
                 payload: payload(it.body.as_deref(), it.payload_b64.as_deref())?,
                 attributes: it.attributes,
                 reply_to: it.reply_to,
-                // Not shown to receivers.
-                idempotency_key: None,
-                group: None,
+                idempotency_key: it.key,
+                group: it.group,
                 enqueued_at: it.enqueued_at,
             }),
         })

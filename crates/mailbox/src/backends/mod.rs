@@ -5,3 +5,5 @@ pub mod directory;
 #[cfg(feature = "journal")]
 pub mod journal;
 pub mod memory;
+#[cfg(any(feature = "journal", all(feature = "directory", target_os = "linux")))]
+mod planted;

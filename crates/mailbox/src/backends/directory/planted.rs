@@ -1,5 +1,4 @@
-//! Bugs that can be switched on, one at a time, to see whether the tests notice. Without the
-//! feature `planted`, which no release has, there is nothing here to switch.
+//! The bugs of inboxes that can be switched on, to see whether the tests notice.
 
 use std::io;
 
@@ -7,7 +6,6 @@ use crate::backends::directory::file_name::FileName;
 use crate::backends::directory::folders::{Folders, Moved, Spot};
 
 /// A bug.
-#[cfg(feature = "planted")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bug {
     /// A message is renamed to where everybody looks before its bytes are on the disk.
@@ -24,43 +22,23 @@ pub enum Bug {
     ClaimByCopy,
 }
 
-/// The bugs that are switched on: at most one.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Planted {
-    #[cfg(feature = "planted")]
-    bug: Option<Bug>,
-}
+/// The bug that is switched on: at most one.
+pub type Planted = crate::backends::planted::Planted<Bug>;
 
-impl Planted {
-    /// Switches a bug on.
-    #[cfg(feature = "planted")]
-    #[must_use]
-    pub const fn bug(bug: Bug) -> Self {
-        Self { bug: Some(bug) }
+/// Takes a message: by a rename, unless that is the bug.
+pub(crate) fn claim(
+    planted: Planted,
+    folders: &Folders,
+    (from, old): (Spot, &FileName),
+    (to, new): (Spot, &FileName),
+) -> io::Result<Moved> {
+    if planted.has(Bug::ClaimByCopy) {
+        return copy(folders, (from, old), (to, new));
     }
-
-    #[cfg(feature = "planted")]
-    pub(crate) fn has(self, bug: Bug) -> bool {
-        self.bug == Some(bug)
-    }
-
-    /// Takes a message: by a rename, unless that is the bug.
-    pub(crate) fn claim(
-        self,
-        folders: &Folders,
-        (from, old): (Spot, &FileName),
-        (to, new): (Spot, &FileName),
-    ) -> io::Result<Moved> {
-        #[cfg(feature = "planted")]
-        if self.has(Bug::ClaimByCopy) {
-            return copy(folders, (from, old), (to, new));
-        }
-        folders.rename(from, old, to, new)
-    }
+    folders.rename(from, old, to, new)
 }
 
 /// Copies a message and removes it, as if nobody else did the same.
-#[cfg(feature = "planted")]
 fn copy(
     folders: &Folders,
     (from, old): (Spot, &FileName),
@@ -84,18 +62,3 @@ fn copy(
     folders.remove(from, old)?;
     Ok(Moved::Yes)
 }
-
-/// Whether a bug is switched on; never, without the feature.
-macro_rules! planted {
-    ($planted:expr, $bug:ident) => {{
-        #[cfg(feature = "planted")]
-        let has = $planted.has($crate::backends::directory::planted::Bug::$bug);
-        #[cfg(not(feature = "planted"))]
-        let has = {
-            let _ = $planted;
-            false
-        };
-        has
-    }};
-}
-pub(crate) use planted;

@@ -17,7 +17,7 @@ use crate::backends::journal::format::letter::{
 };
 use crate::backends::journal::format::record::{Kind, RECORD_HEADER, read};
 use crate::backends::journal::format::{Flaw, Place};
-use crate::backends::journal::planted::planted;
+use crate::backends::journal::planted::Bug;
 use crate::backends::journal::shard::log::{Commit, Entry};
 use crate::backends::journal::shard::segment::Segment;
 use crate::backends::journal::shard::{Denied, Shard, Use};
@@ -120,7 +120,7 @@ impl Keep for JournalKeep {
         event: &mut Event<Place>,
         parcel: Option<&Self::Parcel>,
     ) -> Result<Self::Written> {
-        if planted!(self.shard.workshop.planted, AckNotWritten)
+        if self.shard.workshop.planted.has(Bug::AckNotWritten)
             && matches!(event, Event::Acknowledged { .. })
         {
             return Ok(None);
@@ -145,7 +145,7 @@ impl Keep for JournalKeep {
     }
 
     fn not_before(&self, slip: &Place) -> Option<Self::Written> {
-        if planted!(self.shard.workshop.planted, DeliverBeforeSync) {
+        if self.shard.workshop.planted.has(Bug::DeliverBeforeSync) {
             return None;
         }
         self.shard.not_before(*slip).map(Some)

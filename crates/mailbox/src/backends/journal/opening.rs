@@ -18,7 +18,7 @@ use crate::backends::journal::format::meta::Meta;
 use crate::backends::journal::format::record::{self, Kind};
 use crate::backends::journal::format::segment::{DATA_START, SegmentHeader};
 use crate::backends::journal::keep::JournalKeep;
-use crate::backends::journal::planted::planted;
+use crate::backends::journal::planted::Bug;
 use crate::backends::journal::shard::recover::{
     Recovered, damaged, io_error, recover, unsupported,
 };
@@ -158,7 +158,7 @@ pub(super) fn take_lock(path: &Path, config: &JournalConfig) -> Result<Option<Ar
         if let Some(lock) = lock {
             return Ok(Some(Arc::from(lock)));
         }
-        if planted!(config.planted, NoLock) {
+        if config.planted.has(Bug::NoLock) {
             return Ok(None);
         }
         let holder = config.disk.lock_holder(&file);

@@ -1,8 +1,6 @@
-//! Bugs that can be switched on, one at a time, to see whether the tests notice. Without the
-//! feature `planted`, which no release has, there is nothing here to switch.
+//! The bugs of the journal that can be switched on, to see whether the tests notice.
 
 /// A bug.
-#[cfg(feature = "planted")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bug {
     /// A send is answered before its batch is on the disk.
@@ -47,38 +45,5 @@ pub enum Bug {
     EarlyBatch,
 }
 
-/// The bugs that are switched on: at most one.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Planted {
-    #[cfg(feature = "planted")]
-    bug: Option<Bug>,
-}
-
-impl Planted {
-    /// Switches a bug on.
-    #[cfg(feature = "planted")]
-    #[must_use]
-    pub const fn bug(bug: Bug) -> Self {
-        Self { bug: Some(bug) }
-    }
-
-    #[cfg(feature = "planted")]
-    pub(crate) fn has(self, bug: Bug) -> bool {
-        self.bug == Some(bug)
-    }
-}
-
-/// Whether a bug is switched on; never, without the feature.
-macro_rules! planted {
-    ($planted:expr, $bug:ident) => {{
-        #[cfg(feature = "planted")]
-        let has = $planted.has($crate::backends::journal::planted::Bug::$bug);
-        #[cfg(not(feature = "planted"))]
-        let has = {
-            let _ = $planted;
-            false
-        };
-        has
-    }};
-}
-pub(crate) use planted;
+/// The bug that is switched on: at most one.
+pub type Planted = crate::backends::planted::Planted<Bug>;

@@ -14,7 +14,7 @@ use crate::backends::directory::file_name::{FileName, Turn, compose_ulid};
 use crate::backends::directory::folders::{Moved, Shelf, Side, Spot, create_file, rename};
 use crate::backends::directory::keys::{self, New, Verdict};
 use crate::backends::directory::lock::Locked;
-use crate::backends::directory::planted::planted;
+use crate::backends::directory::planted::Bug;
 use crate::backends::directory::settings::Settings;
 use crate::durability::Durability;
 use crate::error::{Error, ErrorKind, Result};
@@ -153,7 +153,7 @@ impl Inbox {
         )?);
         let written = file.write_all(&draft.bytes).and_then(|()| {
             let is_synced = self.config.durability == Durability::Fsync
-                && !planted!(self.config.planted, FileNotSynced);
+                && !self.config.planted.has(Bug::FileNotSynced);
             if is_synced { file.sync_data() } else { Ok(()) }
         });
         if written.is_err() {
@@ -250,7 +250,7 @@ impl Inbox {
         if self.config.durability != Durability::Fsync || spots.is_empty() {
             return Ok(());
         }
-        if planted!(self.config.planted, FolderNotSynced) {
+        if self.config.planted.has(Bug::FolderNotSynced) {
             return Ok(());
         }
         self.sync(spots)

@@ -8,7 +8,7 @@ use crate::backends::directory::file_name::{Claim, Held, Turn};
 use crate::backends::directory::folders::{Moved, Shelf, Side, Spot, create_file};
 use crate::backends::directory::line::Seen;
 use crate::backends::directory::notes;
-use crate::backends::directory::planted::planted;
+use crate::backends::directory::planted::Bug;
 use crate::backends::directory::settings::Settings;
 use crate::durability::{Durability, Settling};
 use crate::error::{Error, ErrorKind, Result};
@@ -33,7 +33,7 @@ impl Inbox {
             })
             .collect();
         if self.config.settle == Settling::Durable
-            && !planted!(self.config.planted, AckNotSynced)
+            && !self.config.planted.has(Bug::AckNotSynced)
             && let Err(error) = self.sync(&mut spots)
         {
             for result in results.iter_mut().filter(|result| result.is_ok()) {
@@ -137,7 +137,7 @@ impl Inbox {
         settings: &Settings,
         spots: &mut Vec<Spot>,
     ) -> Result<bool> {
-        if planted!(self.config.planted, AckNotWritten) {
+        if self.config.planted.has(Bug::AckNotWritten) {
             return Ok(true);
         }
         let mut is_kept = !settings.done_age.0.is_zero() && settings.done_count > 0;

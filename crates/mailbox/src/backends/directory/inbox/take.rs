@@ -18,7 +18,7 @@ use crate::backends::directory::content::{self, Content};
 use crate::backends::directory::file_name::{Claim, FileName, Held, SUFFIX, Turn};
 use crate::backends::directory::folders::{Moved, Shelf, Spot, file_type, is_full, open_file};
 use crate::backends::directory::line::Seen;
-use crate::backends::directory::planted::planted;
+use crate::backends::directory::planted::{Bug, claim};
 use crate::backends::directory::settings::Settings;
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::ReceiptHandle;
@@ -267,7 +267,7 @@ impl Inbox {
         settings: &Settings,
     ) -> Result<Option<Seen>> {
         let mut name = next.name.at_rest();
-        let one_more = u32::from(!planted!(self.config.planted, CountForgotten));
+        let one_more = u32::from(!self.config.planted.has(Bug::CountForgotten));
         name.count = next.count().saturating_add(one_more);
         if next.spot.shelf == Shelf::Processing {
             name.turn = Some(next.turn);
@@ -287,7 +287,7 @@ impl Inbox {
         let mut spot = self.spot(Shelf::Processing, name.base(), settings);
         let claim = |to: Spot| {
             let (from, to) = ((next.spot, &next.name), (to, &name));
-            self.config.planted.claim(&self.folders, from, to)
+            claim(self.config.planted, &self.folders, from, to)
         };
         let mut moved = self.making_room(|| claim(spot));
         if spot.bucket.is_some() && moved.as_ref().is_err_and(is_full) {

@@ -14,7 +14,7 @@ use crate::backends::journal::format::fact::Opened;
 use crate::backends::journal::format::index::{IndexHead, IndexReader, IndexWriter, Item};
 use crate::backends::journal::format::record::{self, Kind, record_len};
 use crate::backends::journal::format::segment::DATA_START;
-use crate::backends::journal::planted::planted;
+use crate::backends::journal::planted::Bug;
 use crate::backends::journal::shard::log::Entry;
 use crate::backends::journal::shard::recover::{Files, LogEnd, io_error, missing_segment};
 use crate::backends::journal::shard::replay::Replay;
@@ -279,12 +279,12 @@ fn log_end(
         return Ok(None);
     };
     let follows = bytes.get(head.end as usize..).unwrap_or_default();
-    if record::read(follows, header.salt).is_ok() && !planted!(workshop.planted, StaleIndex) {
+    if record::read(follows, header.salt).is_ok() && !workshop.planted.has(Bug::StaleIndex) {
         return Ok(None);
     }
     let first = record::read(&bytes[DATA_START as usize..], header.salt);
     let (Ok(first), Ok(opened)) = (first, Opened::decode(closed.fact)) else { return Ok(None) };
-    if !planted!(workshop.planted, PageCacheTrusted) {
+    if !workshop.planted.has(Bug::PageCacheTrusted) {
         // If the sync of the stop failed, this record may be in the page cache only.
         let start = head.end as usize - closed_len;
         let written = segment.file.write_at(&bytes[start..head.end as usize], start as u64);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::backends::journal::planted::planted;
+use crate::backends::journal::planted::Bug;
 use crate::backends::journal::shard::Shard;
 use crate::backends::journal::shard::log::{Batch, Part, position};
 use crate::durability::Durability;
@@ -106,7 +106,7 @@ fn wait_for_work(shard: &Shard) -> bool {
 /// Writes the oldest batch; how many were waiting for it, or `None` if there is none, or it failed.
 pub(super) fn write_next(shard: &Shard) -> Option<u32> {
     let batch = shard.log.lock().take()?;
-    if planted!(shard.workshop.planted, AnswerBeforeSync) {
+    if shard.workshop.planted.has(Bug::AnswerBeforeSync) {
         batch.commit.finish(Ok(()));
     }
     if let Err((what, error)) = write(shard, &batch) {
@@ -137,11 +137,11 @@ fn write(shard: &Shard, batch: &Batch) -> Result<(), (&'static str, io::Error)> 
     if shard.durability != Durability::Fsync && !batch.seals {
         return Ok(());
     }
-    if planted!(shard.workshop.planted, EarlyBatch) && batch.id % 2 == 1 && !batch.seals {
+    if shard.workshop.planted.has(Bug::EarlyBatch) && batch.id % 2 == 1 && !batch.seals {
         return Ok(());
     }
     match batch.segment.file.sync() {
-        Err(_) if planted!(shard.workshop.planted, SyncFailureIgnored) => Ok(()),
+        Err(_) if shard.workshop.planted.has(Bug::SyncFailureIgnored) => Ok(()),
         synced => synced.map_err(|error| ("syncing", error)),
     }
 }

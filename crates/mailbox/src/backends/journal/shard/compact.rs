@@ -14,7 +14,7 @@ use crate::backends::journal::format::fact::{Trimmed, encode_room};
 use crate::backends::journal::format::letter::{EncodedLetter, LetterParts};
 use crate::backends::journal::format::record::{Kind, Record, read};
 use crate::backends::journal::format::segment::DATA_START;
-use crate::backends::journal::planted::planted;
+use crate::backends::journal::planted::Bug;
 use crate::backends::journal::shard::log::{Commit, Entry, position};
 use crate::backends::journal::shard::segment::Segment;
 use crate::backends::journal::shard::{Denied, JournalRoom, Shard, Use};
@@ -93,7 +93,7 @@ fn empty(shard: &Shard, victim: &Arc<Segment>) -> Result<(), Denied> {
     move_out(shard, victim)?;
     let mut last = restate_rooms(shard, victim)?;
     let first_segment = victim.number + 1;
-    if planted!(shard.workshop.planted, TrimBeforeSync) {
+    if shard.workshop.planted.has(Bug::TrimBeforeSync) {
         last = None;
     }
     if let Some(commit) = last {
@@ -103,7 +103,7 @@ fn empty(shard: &Shard, victim: &Arc<Segment>) -> Result<(), Denied> {
     let mut fact = Vec::new();
     Trimmed { first_segment }.encode(&mut fact);
     let (place, commit) = shard.append_own(Kind::Trimmed, &fact)?;
-    if !planted!(shard.workshop.planted, TrimBeforeSync) {
+    if !shard.workshop.planted.has(Bug::TrimBeforeSync) {
         commit.wait_here()?;
         // Where batches are not synced one by one, this is when it matters.
         shard.sync_segment(place.segment)?;
@@ -152,7 +152,7 @@ fn move_out(shard: &Shard, victim: &Segment) -> Result<(), Denied> {
 /// Waits until the moved messages are on the disk, and then lets the queue know where they are.
 fn settle(shard: &Shard, moves: &mut Vec<Move>, commit: Option<Arc<Commit>>) -> Result<(), Denied> {
     if let Some(commit) = commit
-        && !planted!(shard.workshop.planted, TrimBeforeSync)
+        && !shard.workshop.planted.has(Bug::TrimBeforeSync)
     {
         commit.wait_here()?;
     }
@@ -201,7 +201,7 @@ fn move_record(
             return Ok(None);
         }
         let Some(mut keepsake) = queue.keepsake(key) else { return Ok(None) };
-        if planted!(shard.workshop.planted, StateNotMoved) {
+        if shard.workshop.planted.has(Bug::StateNotMoved) {
             (keepsake.attempts, keepsake.lease) = (0, None);
         }
         let known = letter.key.and_then(|key| queue.remembered(key, keepsake.id));
@@ -233,7 +233,7 @@ fn remember(
     key: &str,
     id: Id,
 ) -> Result<Option<Arc<Commit>>, Denied> {
-    if planted!(shard.workshop.planted, KeysNotMoved) {
+    if shard.workshop.planted.has(Bug::KeysNotMoved) {
         return Ok(None);
     }
     room.with_queue_of(|queue| {
@@ -287,7 +287,7 @@ pub(crate) fn state_room(
             return Ok(None);
         }
         let mut standing = queue.standing();
-        if planted!(shard.workshop.planted, RulesNotMoved) && room.keep.stated_in() > 0 {
+        if shard.workshop.planted.has(Bug::RulesNotMoved) && room.keep.stated_in() > 0 {
             standing.policy = Policy::default();
         }
         let mut fact = Vec::new();

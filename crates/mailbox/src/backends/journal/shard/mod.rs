@@ -351,8 +351,8 @@ impl Shard {
     }
 
     fn ignores_reserve(&self, log: &Log, len: usize) -> bool {
-        use crate::backends::journal::planted::planted;
-        planted!(self.workshop.planted, NoReserve) && (log.fits(len) || !log.spares.is_empty())
+        use crate::backends::journal::planted::Bug;
+        self.workshop.planted.has(Bug::NoReserve) && (log.fits(len) || !log.spares.is_empty())
     }
 
     /// Seals the present segment and begins the next.

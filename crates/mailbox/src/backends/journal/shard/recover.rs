@@ -12,7 +12,7 @@ use crate::backends::journal::format::fact::Head;
 use crate::backends::journal::format::record::{self, Kind};
 use crate::backends::journal::format::segment::{DATA_START, SEGMENT_HEADER, SegmentHeader};
 use crate::backends::journal::format::{Flaw, Place};
-use crate::backends::journal::planted::planted;
+use crate::backends::journal::planted::Bug;
 use crate::backends::journal::scan::{End, Expect, Scan};
 use crate::backends::journal::shard::Start;
 use crate::backends::journal::shard::closing;
@@ -116,7 +116,7 @@ fn finish(
     resume: Resume,
     mark: Mark,
 ) -> Result<Recovered> {
-    let reuse = planted!(workshop.planted, ReusedLease);
+    let reuse = workshop.planted.has(Bug::ReusedLease);
     let epoch = if reuse { replay.epoch } else { replay.epoch + 1 };
     if epoch > LeaseId::MAX_EPOCH {
         let message = format!("{}: opened too many times", workshop.dir.display());
@@ -315,9 +315,9 @@ fn replay_segment(
     is_last: bool,
     replay: &mut Replay,
 ) -> Result<LogEnd> {
-    let trust = planted!(workshop.planted, DamageIsEnd);
+    let trust = workshop.planted.has(Bug::DamageIsEnd);
     let mut scan = Scan::new(bytes, header, expect);
-    if planted!(workshop.planted, NoChecksum) {
+    if workshop.planted.has(Bug::NoChecksum) {
         scan = scan.unchecked();
     }
     if !is_last && !trust {
@@ -416,7 +416,7 @@ fn resume(
     }
     let (mut last_lsn, mut last_batch) = (0, 0);
     if let Some(mut end) = end {
-        if !clean && !planted!(workshop.planted, PageCacheTrusted) {
+        if !clean && !workshop.planted.has(Bug::PageCacheTrusted) {
             end.segment = renew(workshop, &end)?;
             segments.insert(last, Arc::clone(&end.segment));
         }

@@ -11,7 +11,7 @@ use crate::backends::journal::format::fact::{Anchor, Head, Opened, Room, Trimmed
 use crate::backends::journal::format::letter::LetterParts;
 use crate::backends::journal::format::record::{Kind, Record};
 use crate::backends::journal::format::{Flaw, Place};
-use crate::backends::journal::planted::{Planted, planted};
+use crate::backends::journal::planted::{Bug, Planted};
 
 /// What the records read so far add up to.
 #[derive(Debug)]
@@ -114,7 +114,7 @@ impl Replay {
         let mut noted = Noted::default();
         if let mailbox_core::Event::Sent { idempotency, .. } = &mut event {
             noted.key_until = idempotency.as_ref().map(|idempotency| idempotency.expires);
-            if planted!(self.planted, KeysForgotten) {
+            if self.planted.has(Bug::KeysForgotten) {
                 *idempotency = None;
             }
         }

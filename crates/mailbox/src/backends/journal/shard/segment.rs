@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::backends::journal::disk::{Disk, DiskFile};
 use crate::backends::journal::format::Place;
 use crate::backends::journal::format::segment::SegmentHeader;
-use crate::backends::journal::planted::{Planted, planted};
+use crate::backends::journal::planted::{Bug, Planted};
 use crate::home::random;
 use crate::timestamp::Timestamp;
 
@@ -229,15 +229,15 @@ impl Workshop {
         unfinished: &Path,
         file: Arc<dyn DiskFile>,
     ) -> io::Result<Segment> {
-        let salt = if planted!(self.planted, NoSalt) { 0x5A17 } else { new_salt() };
+        let salt = if self.planted.has(Bug::NoSalt) { 0x5A17 } else { new_salt() };
         let header = self.header(number, salt);
         file.write_at(&header.encode(), 0)?;
-        if !planted!(self.planted, NoSegmentSync) {
+        if !self.planted.has(Bug::NoSegmentSync) {
             file.sync()?;
         }
         let path = self.dir.join(file_name(number));
         self.disk.rename(unfinished, &path, false)?;
-        if !planted!(self.planted, NoDirSync) {
+        if !self.planted.has(Bug::NoDirSync) {
             let synced = self.disk.sync_dir(&self.dir);
             if let Err(error) = synced {
                 // It is ours, and nobody knows of it: the next try has to find its name free.
