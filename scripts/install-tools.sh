@@ -16,3 +16,49 @@ else
     echo "cargo-nextest is missing, installing it (once; takes a few minutes)"
     cargo install cargo-nextest --locked
 fi
+
+# Asks dpkg's scripts not to start services, as policy-rc.d is made for, and takes the question back
+# afterwards. The tests start servers of their own, on ports of their own; one that nobody asked for
+# must not sit on the default port. Runs as root.
+INSTALL_REDIS='
+    set -eu
+    policy=/usr/sbin/policy-rc.d
+    if [ ! -e "$policy" ]; then
+        trap "rm -f $policy" EXIT
+        trap "exit 1" HUP INT TERM
+        printf "#!/bin/sh\nexit 101\n" >"$policy"
+        chmod 755 "$policy"
+    fi
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get update -qq
+    apt-get install -y -qq --no-install-recommends redis-server redis-tools
+    # Nor at the next boot.
+    if [ -d /run/systemd/system ]; then
+        systemctl disable --quiet redis-server.service
+    fi
+'
+
+has_redis() {
+    command -v redis-server >/dev/null && command -v redis-cli >/dev/null
+}
+
+if ! has_redis; then
+    echo "redis-server or redis-cli is missing, installing the packages redis-server and redis-tools"
+    if ! command -v apt-get >/dev/null; then
+        echo "there is no apt-get; install redis-server and redis-cli (7.0 or later) by hand" >&2
+        exit 1
+    elif ((EUID == 0)); then
+        sh -c "$INSTALL_REDIS" || true
+    elif command -v sudo >/dev/null; then
+        sudo sh -c "$INSTALL_REDIS" || true
+    else
+        echo "this needs root; as root: apt-get install redis-server redis-tools" >&2
+        exit 1
+    fi
+    if ! has_redis; then
+        echo "redis-server and redis-cli are still not in PATH; see the messages above" >&2
+        exit 1
+    fi
+fi
+# Sentinels need no program of their own: redis-server --sentinel.
+redis-server --version | cut -d ' ' -f 1-3

@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # Real faults against the journal and folders of inboxes: kill -9, power cuts, full disks, failing
-# syncs, races; then the same with planted bugs, which must be noticed. Arguments are names of
-# experiments (kill, power, full, sync, race, self-test) and of what is tried (journal, dir), by
-# default all. FAULTS_SCALE=10 makes it ten times longer.
+# syncs, races; against a Redis Cluster: masters that are killed, paused or cut off, slots that
+# move; then the same with planted bugs, which must be noticed. Arguments are names of experiments
+# (kill, power, full, sync, race, failover, reshard, self-test) and of what is tried (journal, dir,
+# redis), by default all. FAULTS_SCALE=10 makes it ten times longer.
 #
-# Needs root for mounts, and strace, mkfs.ext4 and python3. What cannot run says so; with CI=true
-# that is a failure.
+# Needs root for mounts, and strace, mkfs.ext4 and python3. For Redis it needs redis-server,
+# redis-cli, ip, and root or user namespaces for a network of its own. What cannot run says so; with
+# CI=true that is a failure.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
@@ -24,6 +26,7 @@ install_missing() {
     command -v strace >/dev/null || packages+=(strace)
     command -v mkfs.ext4 >/dev/null || packages+=(e2fsprogs)
     command -v python3 >/dev/null || packages+=(python3)
+    command -v ip >/dev/null || packages+=(iproute2)
     if ((${#packages[@]} == 0)); then
         return
     fi

@@ -11,6 +11,7 @@ mod core_peer;
 mod directory;
 mod journal;
 mod memory;
+mod redis;
 mod report;
 mod round_trip;
 mod timing;
@@ -49,6 +50,7 @@ const MEASUREMENTS: &[(&str, Measurement)] = &[
     ("directory sends", Disk(directory::sends::against_bare_files)),
     ("directory backlog", Disk(directory::backlog::waiting_files)),
     ("directory waking", Disk(directory::waking::by_file_events)),
+    ("redis", Processor(redis::measure)),
 ];
 
 fn main() -> ExitCode {

@@ -65,6 +65,11 @@ impl Place {
     pub(crate) async fn note_absence(&self) -> Result<()> {
         let is_there = match self.address.scheme() {
             "dir" => self.is_there(),
+            // To look through all keys of a server would disturb others for a hint.
+            scheme if scheme.starts_with("redis") => {
+                let stats = self.backend.stats(&self.name).await?;
+                stats.live() + stats.dead + stats.totals.sent > 0
+            }
             _ => {
                 let names = self.backend.list(None, LISTED).await?;
                 names.len() == LISTED || names.contains(&self.name)

@@ -24,6 +24,7 @@ pub mod model;
 mod needs;
 pub mod peer;
 mod probe;
+mod redis;
 pub mod report;
 pub mod run;
 mod steps;

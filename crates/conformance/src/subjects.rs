@@ -18,6 +18,7 @@ use crate::command_line::{self, CommandLine};
 use crate::fault::Faulty;
 use crate::journal::Reopening;
 use crate::peer::{Opening, Pair};
+pub use crate::redis::{redis, redis_cluster, redis_sentinel};
 use crate::subject::{Home, Opened, Restart, Setup, Subject};
 use crate::world::Time;
 
@@ -38,6 +39,9 @@ pub fn all() -> Vec<Subject> {
         dir(),
         dir_sharded(),
         dir_two(),
+        redis(),
+        redis_cluster(),
+        redis_sentinel(),
     ]
 }
 

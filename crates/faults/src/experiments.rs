@@ -7,11 +7,12 @@ use mailbox::backends::{directory, journal};
 
 use crate::mount::Volume;
 use crate::random::Random;
-use crate::report::{NotRun, Outcome, heading, line, say};
+use crate::report::{NotRun, Outcome, heading, say};
 use crate::scene::Scene;
 use crate::subject::{Bug, Setup, Subject};
+use crate::summary::Summary;
 use crate::symptom::Symptom;
-use crate::{full, kill, power, race, sync_failure};
+use crate::{full, kill, power, race, redis, sync_failure};
 
 /// An experiment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,13 +117,6 @@ impl Experiment {
     }
 }
 
-/// What has come of all of them.
-#[derive(Debug, Default)]
-struct Summary {
-    failed: u32,
-    not_run: u32,
-}
-
 /// Runs those that were asked for, or all.
 pub(crate) async fn run(words: &[String]) -> ExitCode {
     let asked = match Asked::parse(words) {
@@ -144,18 +138,28 @@ pub(crate) async fn run(words: &[String]) -> ExitCode {
     say(&format!("FAULTS_SEED={seed} FAULTS_SCALE={scale}"));
     let scene = Scene { program, seed, planted: None };
     let mut summary = Summary::default();
-    heading();
+    if asked.has_disks() {
+        heading();
+    }
     for (experiment, subject, faults) in ALL {
-        if asked.has(experiment.word(), subject) {
-            summary.experiment(&scene, experiment, subject, faults * scale).await;
+        if asked.has(experiment.word(), subject.word()) {
+            let title = format!("{}: {}", subject.word(), experiment.title());
+            summary.judge(&title, experiment.run(&scene, subject, faults * scale).await);
         }
     }
-    let tests = SELF_TESTS.iter().filter(|(_, bug, _)| asked.has(SELF_TEST, bug.subject()));
+    let tests = SELF_TESTS.iter().filter(|(_, bug, _)| asked.has(SELF_TEST, bug.subject().word()));
     for (place, (experiment, bug, symptom)) in tests.enumerate() {
         if place == 0 {
             say("with a planted bug, which must be noticed:");
         }
-        summary.self_test(&scene, *experiment, *bug, *symptom).await;
+        let title = format!("{}: {}: {bug}", bug.subject().word(), experiment.word());
+        let scene = Scene { planted: Some((*bug, *symptom)), ..scene.clone() };
+        let outcome = experiment.run(&scene, bug.subject(), SELF_TEST_FAULTS).await;
+        summary.judge_planted(&title, outcome, *symptom);
+    }
+    if asked.has_redis() {
+        let asked = redis::Asked { words: asked.words(), seed, scale };
+        redis::run(&scene.program, &asked, &mut summary).await;
     }
     summary.exit_code()
 }
@@ -164,94 +168,53 @@ pub(crate) async fn run(words: &[String]) -> ExitCode {
 #[derive(Debug)]
 struct Asked {
     experiments: Vec<&'static str>,
-    subjects: Vec<Subject>,
+    homes: Vec<&'static str>,
 }
 
 /// What the experiments with planted bugs are called on the command line.
-const SELF_TEST: &str = "self-test";
+pub(crate) const SELF_TEST: &str = "self-test";
+
+/// What experiments against disks are called on the command line.
+const ON_DISK: [&str; 5] = ["kill", "power", "full", "sync", "race"];
+
+/// What is tried.
+const HOMES: [&str; 3] = [Subject::Journal.word(), Subject::Directory.word(), redis::WORD];
 
 impl Asked {
     fn parse(words: &[String]) -> Result<Self, String> {
-        let known = ["kill", "power", "full", "sync", "race", SELF_TEST];
-        let mut asked = Self { experiments: Vec::new(), subjects: Vec::new() };
+        let known = [&ON_DISK[..], &redis::WORDS, &[SELF_TEST]].concat();
+        let mut asked = Self { experiments: Vec::new(), homes: Vec::new() };
         for word in words {
-            let subject = [Subject::Journal, Subject::Directory];
-            if let Some(subject) = subject.into_iter().find(|subject| subject.word() == word) {
-                asked.subjects.push(subject);
+            if let Some(home) = HOMES.into_iter().find(|home| home == word) {
+                asked.homes.push(home);
             } else if let Some(experiment) = known.iter().find(|known| *known == word) {
                 asked.experiments.push(experiment);
             } else {
-                let known = known.join(", ");
-                return Err(format!("{word:?} is none of {known}, journal, dir"));
+                let (known, homes) = (known.join(", "), HOMES.join(", "));
+                return Err(format!("{word:?} is none of {known}, {homes}"));
             }
         }
         Ok(asked)
     }
 
-    fn has(&self, experiment: &str, subject: Subject) -> bool {
+    fn has(&self, experiment: &str, home: &str) -> bool {
         (self.experiments.is_empty() || self.experiments.contains(&experiment))
-            && (self.subjects.is_empty() || self.subjects.contains(&subject))
-    }
-}
-
-impl Summary {
-    async fn experiment(
-        &mut self,
-        scene: &Scene,
-        experiment: Experiment,
-        subject: Subject,
-        faults: u64,
-    ) {
-        let title = format!("{}: {}", subject.word(), experiment.title());
-        match experiment.run(scene, subject, faults).await {
-            Ok(outcome) => {
-                line(&title, &outcome);
-                self.failed += u32::from(!outcome.is_clean());
-            }
-            Err(why) => self.did_not_run(&title, &why),
-        }
+            && (self.homes.is_empty() || self.homes.contains(&home))
     }
 
-    /// Switches a bug on; `symptom` is what it must lead to.
-    async fn self_test(
-        &mut self,
-        scene: &Scene,
-        experiment: Experiment,
-        bug: Bug,
-        symptom: Symptom,
-    ) {
-        let title = format!("{}: {}: {bug}", bug.subject().word(), experiment.word());
-        let scene = Scene { planted: Some((bug, symptom)), ..scene.clone() };
-        match experiment.run(&scene, bug.subject(), SELF_TEST_FAULTS).await {
-            Ok(mut outcome) => {
-                outcome.violations.truncate(1);
-                line(&title, &outcome);
-                if !symptom.is_in(&outcome.tally) {
-                    say("    NOT NOTICED: an experiment that cannot fail shows nothing");
-                    self.failed += 1;
-                }
-            }
-            Err(why) => self.did_not_run(&title, &why),
-        }
+    /// Whether there is anything to do to mailboxes on disk.
+    fn has_disks(&self) -> bool {
+        let has = |home: &str| ON_DISK.iter().chain([&SELF_TEST]).any(|word| self.has(word, home));
+        HOMES.iter().any(|home| *home != redis::WORD && has(home))
     }
 
-    fn did_not_run(&mut self, title: &str, NotRun(why): &NotRun) {
-        say(&format!("{title:<40}NOT RUN: {why}"));
-        self.not_run += 1;
+    /// Whether there is anything to do to mailboxes on Redis.
+    fn has_redis(&self) -> bool {
+        redis::WORDS.iter().chain([&SELF_TEST]).any(|word| self.has(word, redis::WORD))
     }
 
-    fn exit_code(&self) -> ExitCode {
-        let is_ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
-        if self.not_run > 0 {
-            say(&format!("{} experiments could not run here", self.not_run));
-        }
-        if self.failed > 0 {
-            say(&format!("{} experiments FAILED", self.failed));
-        }
-        if self.failed > 0 || (is_ci && self.not_run > 0) {
-            return ExitCode::FAILURE;
-        }
-        ExitCode::SUCCESS
+    fn words(&self) -> Vec<String> {
+        self.experiments.iter().map(|word| (*word).to_owned()).collect()
     }
 }
 

@@ -1,13 +1,15 @@
-//! Real faults against what keeps messages on disk (the journal, folders of inboxes): kills, power
-//! cuts, full disks, failing syncs and races, each followed by an audit of every message. One line
-//! per experiment; the exit code says whether every promise was kept.
+//! Real faults against what keeps messages. On disk (the journal, folders of inboxes): kills, power
+//! cuts, full disks, failing syncs and races. On Redis: masters that die, stand still or are cut
+//! off, slots that move. Each is followed by an audit of every message. One line per experiment;
+//! the exit code says whether every promise was kept.
 //!
 //! Then the experiments are put to the test themselves: with a bug switched on each must report a
 //! violation. Those that cannot run on this machine say so; with `CI=true` that is a failure.
 //!
 //! `FAULTS_SCALE` makes everything longer, `FAULTS_SEED` repeats the choices of an earlier run (not
 //! its timing). Arguments are names of experiments (`kill`, `power`, `full`, `sync`, `race`,
-//! `self-test`) and of homes (`journal`, `dir`).
+//! `failover`, `reshard`, `self-test`) and of homes (`journal`, `dir`, `redis`). `failover` stands
+//! for `kill`, `pause`, `partition` and `stall`.
 
 mod audit;
 mod child;
@@ -24,9 +26,11 @@ mod mount;
 mod power;
 mod race;
 mod random;
+mod redis;
 mod report;
 mod scene;
 mod subject;
+mod summary;
 mod symptom;
 mod sync_failure;
 mod violation;
@@ -53,11 +57,18 @@ async fn main() -> ExitCode {
     }
     // Everything that must be undone is undone by dropping the experiments.
     tokio::select! {
-        code = experiments::run(&arguments) => code,
+        code = run(&arguments) => code,
         () = told_to_stop() => {
             say("interrupted");
             ExitCode::from(INTERRUPTED)
         }
+    }
+}
+
+async fn run(arguments: &[String]) -> ExitCode {
+    match arguments.split_first() {
+        Some((first, rest)) if first == redis::INSIDE => redis::inside(rest).await,
+        _ => experiments::run(arguments).await,
     }
 }
 

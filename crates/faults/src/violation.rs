@@ -27,6 +27,10 @@ pub(crate) enum Violation {
     KeyForgotten(u64),
     /// Something that was begun after a failure was reported was answered all the same.
     LateAnswer(u64),
+    /// A message came so far behind later ones of its producer.
+    OutOfOrder(u64),
+    /// Messages came again this often, although only so many were in flight.
+    Repeated(u64, u64),
     /// The home did not open.
     RefusedOpen(String),
     /// A call gave an error that it should not give.
@@ -52,6 +56,10 @@ impl fmt::Display for Violation {
             Self::KeyForgotten(number) => write!(f, "the key of message {number} is forgotten"),
             Self::LateAnswer(number) => {
                 write!(f, "message {number} was answered although the home had failed")
+            }
+            Self::OutOfOrder(depth) => write!(f, "a message came {depth} places too late"),
+            Self::Repeated(times, in_flight) => {
+                write!(f, "{times} messages came again, and {in_flight} were in flight")
             }
             Self::RefusedOpen(why) => write!(f, "it did not open: {why}"),
             Self::Failure(what) => write!(f, "unexpected: {what}"),

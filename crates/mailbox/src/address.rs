@@ -19,7 +19,9 @@ use crate::name::Name;
 /// | `memory://place/name` | a mailbox of one memory backend of this process |
 /// | `journal:path/name`, `journal:///path/name` | a mailbox of the journal in that directory |
 /// | `dir:path/name`, `dir:///path/name` | the inbox that is the folder `path/name` |
-/// | `redis://host:port/name`, ... | planned |
+/// | `redis://host:port/name`, `rediss:` | a mailbox on that Redis, or on its cluster |
+/// | `redis+cluster://a,b,c/name` | a mailbox on that cluster |
+/// | `redis+sentinel://a,b/master/name` | a mailbox on whichever server the sentinels say |
 ///
 /// Only the form is checked here; what place and options mean is the backend's.
 #[derive(Clone, PartialEq, Eq)]

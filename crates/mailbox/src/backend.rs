@@ -317,6 +317,8 @@ pub struct Stats {
     pub set_aside: u64,
     /// What a send waits for.
     pub durability: Durability,
+    /// How long the mailbox and its messages stay if nobody uses it; `None`: for ever.
+    pub expires_in: Option<Duration>,
 }
 
 impl Stats {

@@ -16,6 +16,11 @@ pub enum Durability {
     OsBuffered,
     /// The disk has it: messages survive a power cut.
     Fsync,
+    /// A server has it, and writes and copies it as it is set up to, in its own time: a crash or a
+    /// failover loses the last messages.
+    Async,
+    /// A server's replicas have it too: messages survive a failover.
+    Replicated,
 }
 
 impl Durability {
@@ -26,6 +31,8 @@ impl Durability {
             Self::Memory => "memory",
             Self::OsBuffered => "os-buffered",
             Self::Fsync => "fsync",
+            Self::Async => "async",
+            Self::Replicated => "replicated",
         }
     }
 }
@@ -40,11 +47,11 @@ impl FromStr for Durability {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        match text {
-            "fsync" => Ok(Self::Fsync),
-            "os-buffered" => Ok(Self::OsBuffered),
-            _ => Err(Error::invalid("durability", format_args!("{text:?}"), "fsync, os-buffered")),
-        }
+        let all = [Self::Memory, Self::OsBuffered, Self::Fsync, Self::Async, Self::Replicated];
+        all.into_iter().find(|durability| durability.as_str() == text).ok_or_else(|| {
+            let words = "memory, os-buffered, fsync, async, replicated";
+            Error::invalid("durability", format_args!("{text:?}"), words)
+        })
     }
 }
 

@@ -130,29 +130,45 @@
 //! processes take part, and so do scripts with `mv` alone (`docs/directory-format.md`). Messages
 //! stay as in a journal, with the same options. Linux only.
 //!
-//! Those are the homes of today. Addresses of the planned ones (`redis:`, `sqs:`, `http:`, `grpc:`,
-//! `oap:`) are understood; opening one gives [`ErrorKind::Unsupported`].
+//! # Messages on Redis
+//!
+//! With the feature `redis`, `Mailbox::open("redis://host:6379/jobs")` is a mailbox on Redis or
+//! Valkey, for any number of machines: one server, a cluster (found out by itself, or
+//! `redis+cluster:`), or whichever server sentinels say (`redis+sentinel:`). What a send waits for
+//! is said behind a `?`:
+//!
+//! | Option | A send waits for |
+//! |---|---|
+//! | `durability=async` | the master; the default. A failover loses what was not copied yet |
+//! | `durability=replicated` | all replicas of the master |
+//! | `durability=fsync` | the master's disk |
+//!
+//! Others are in the module `backends::redis`. A mailbox that nobody uses for three days is deleted
+//! with its messages unless `ttl=0` is said, as others who share the layout have it.
+//!
+//! Those are the homes of today. Addresses of the planned ones (`sqs:`, `http:`, `grpc:`, `oap:`)
+//! are understood; opening one gives [`ErrorKind::Unsupported`].
 //!
 //! # What a home can do
 //!
 //! Homes differ in their [`Abilities`]; asking for what one lacks is an error, never a surprise.
 //!
-//! | [`Abilities`] | [`memory`](Mailbox::memory) | [`local`](Mailbox::local) | `journal` | `dir` |
-//! |---|---|---|---|---|
-//! | `durable` | no | no | yes | yes |
-//! | `ordered` | yes | yes | yes | yes |
-//! | `exact_count` | yes | yes | yes | yes |
-//! | `totals` | yes | yes | yes | no |
-//! | `idempotency` | yes | no | yes | yes |
-//! | `groups` | yes | yes | yes | no |
-//! | `undo` | yes | yes | yes | yes |
-//! | `strict_deadlines` | yes | yes | yes | yes |
-//! | `resolution` | 50 ms | 50 ms | 50 ms | 1000 ms |
-//! | `max_messages` | 256 | 256 | 256 | 256 |
-//! | `max_payload` | 1 MiB | not measured | 1 MiB | 1 MiB |
-//! | `max_delay` | 12 h | 12 h | 12 h | 12 h |
+//! | | [`memory`](Mailbox::memory) | [`local`](Mailbox::local) | `journal` | `dir` | `redis` |
+//! |---|---|---|---|---|---|
+//! | `durable` | no | no | yes | yes | yes |
+//! | `ordered` | yes | yes | yes | yes | yes |
+//! | `exact_count` | yes | yes | yes | yes | yes |
+//! | `totals` | yes | yes | yes | no | yes |
+//! | `idempotency` | yes | no | yes | yes | yes |
+//! | `groups` | yes | yes | yes | no | yes |
+//! | `undo` | yes | yes | yes | yes | yes |
+//! | `strict_deadlines` | yes | yes | yes | yes | yes |
+//! | `resolution` | 50 ms | 50 ms | 50 ms | 1000 ms | 1000 ms |
+//! | `max_messages` | 256 | 256 | 256 | 256 | 256 |
+//! | `max_payload` | 1 MiB | not measured | 1 MiB | 1 MiB | 1 MiB |
+//! | `max_delay` | 12 h | 12 h | 12 h | 12 h | 12 h |
 //!
-//! `max_payload` of memory, journal and directory can be configured.
+//! `max_payload` can be configured, but for `local`.
 //!
 //! # Where to go from here
 //!
@@ -166,6 +182,7 @@
 //! | what went wrong, and whether to try again | [`Error`], [`Retry`] |
 //! | keeping messages on disk | the module `backends::journal`, with the feature `journal` |
 //! | keeping messages in folders, for scripts too | the module `backends::directory` |
+//! | keeping messages on Redis | the module `backends::redis`, with the feature `redis` |
 //! | keeping messages somewhere else | [`Backend`] |
 //!
 //! # Features
@@ -175,6 +192,7 @@
 //! | `blocking` | no | the module `blocking`: the same mailbox without async |
 //! | `directory` | yes | the module `backends::directory`: mailboxes in folders, on Linux |
 //! | `journal` | no | the module `backends::journal`: mailboxes on disk, in this process |
+//! | `redis` | no | the module `backends::redis`: mailboxes on Redis or Valkey |
 //! | `planted` | no | bugs for the backends' own tests to find; never for real use |
 //!
 //! # The contract

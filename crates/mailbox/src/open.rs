@@ -13,10 +13,6 @@ use crate::mailbox::Mailbox;
 
 /// Schemes of the grammar that no backend has yet, and which one will.
 const PLANNED: &[(&str, &str)] = &[
-    ("redis", "redis"),
-    ("rediss", "redis"),
-    ("redis+cluster", "redis"),
-    ("redis+sentinel", "redis"),
     ("sqs", "sqs"),
     ("http", "remote"),
     ("https", "remote"),
@@ -44,6 +40,7 @@ pub async fn open_backend(address: &Address) -> Result<Arc<dyn Backend>> {
         "memory" => memory(address),
         "journal" => journal(address).await,
         "dir" => directory(address).await,
+        "redis" | "rediss" | "redis+cluster" | "redis+sentinel" => redis(address).await,
         scheme => Err(unknown(address, scheme).with_field("address")),
     }
 }
@@ -60,11 +57,14 @@ where
 
 fn unknown(address: &Address, scheme: &str) -> Error {
     let Some((_, backend)) = PLANNED.iter().find(|(planned, _)| *planned == scheme) else {
-        let message = format!("no such scheme: {scheme}:; there are memory:, journal: and dir:");
+        let message = format!(
+            "no such scheme: {scheme}:; there are memory:, journal:, dir:, redis:, \
+             rediss:, redis+cluster: and redis+sentinel:"
+        );
         return Error::new(ErrorKind::InvalidParameter, message);
     };
     let message =
-        format!("{address}: {backend} mailboxes are planned; today: memory, journal, dir");
+        format!("{address}: {backend} mailboxes are planned; today: memory, journal, dir, redis");
     Error::new(ErrorKind::Unsupported, message)
 }
 
@@ -126,8 +126,9 @@ async fn directory(address: &Address) -> Result<Arc<dyn Backend>> {
     Ok(DirectoryBackend::open_with(place, config).await?)
 }
 
-#[cfg(all(feature = "directory", target_os = "linux"))]
-fn yes_or_no(address: &Address, option: &'static str, otherwise: bool) -> Result<bool> {
+/// The value of an option that is yes or no.
+#[cfg(any(feature = "redis", all(feature = "directory", target_os = "linux")))]
+pub(crate) fn yes_or_no(address: &Address, option: &'static str, otherwise: bool) -> Result<bool> {
     match address.options().get(option).map(String::as_str) {
         None => Ok(otherwise),
         Some("yes") => Ok(true),
@@ -140,5 +141,30 @@ fn yes_or_no(address: &Address, option: &'static str, otherwise: bool) -> Result
 async fn directory(address: &Address) -> Result<Arc<dyn Backend>> {
     let message =
         format!("{address}: inboxes need Linux and the feature `directory` of the crate `mailbox`");
+    Err(Error::new(ErrorKind::Unsupported, message).with_field("address"))
+}
+
+/// The servers that an address leads to.
+#[cfg(feature = "redis")]
+async fn redis(address: &Address) -> Result<Arc<dyn Backend>> {
+    Ok(crate::backends::redis::RedisBackend::at(address).await?)
+}
+
+/// The value of an option that is a whole number.
+#[cfg(feature = "redis")]
+pub(crate) fn whole_number<N: std::str::FromStr>(
+    address: &Address,
+    option: &'static str,
+) -> Result<Option<N>> {
+    let Some(text) = address.options().get(option) else { return Ok(None) };
+    let refused = |_: N::Err| {
+        Error::invalid(option, format_args!("{text:.40?}"), "a whole number (times: of seconds)")
+    };
+    text.parse().map(Some).map_err(refused)
+}
+
+#[cfg(not(feature = "redis"))]
+async fn redis(address: &Address) -> Result<Arc<dyn Backend>> {
+    let message = format!("{address}: Redis needs the feature `redis` of the crate `mailbox`");
     Err(Error::new(ErrorKind::Unsupported, message).with_field("address"))
 }

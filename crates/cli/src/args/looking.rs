@@ -67,7 +67,7 @@ Examples:
 /// `mailbox list`
 #[derive(Debug, Arguments)]
 pub(crate) struct List {
-    /// An address without its last part, the name: dir:PATH, journal:PATH.
+    /// An address without its last part, the name: dir:PATH, journal:PATH, redis://HOST.
     pub(crate) place: String,
     /// Print {"name", "address"}, one object a line.
     #[arg(long)]

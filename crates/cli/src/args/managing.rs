@@ -228,6 +228,7 @@ Examples:
                                            set aside
   mailbox doctor data/journal              what is there, and what is damaged
   mailbox doctor data/journal --json       the same, as one JSON document
+  mailbox doctor redis://localhost/jobs    whether a server is set up to keep what it is given
   mailbox doctor data/journal --repair     save what can be read; the damaged journal is kept
                                            beside it, as data/journal.damaged-1
   mailbox doctor data/journal --repair --into saved
@@ -298,7 +299,8 @@ pub(crate) struct Init {
 /// `mailbox doctor`
 #[derive(Debug, Arguments)]
 pub(crate) struct Doctor {
-    /// The directory of a journal or of an inbox, or an address: journal:PATH/NAME, dir:PATH/NAME.
+    /// The directory of a journal or of an inbox, or an address: journal:PATH/NAME, dir:PATH/NAME,
+    /// redis://HOST/NAME.
     pub(crate) path: PathBuf,
     /// Save what can be read, if it is damaged. A damaged journal is kept beside it.
     #[arg(long)]

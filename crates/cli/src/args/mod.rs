@@ -29,6 +29,8 @@ Addresses:
   dir:PATH/NAME       a folder of files: for shells, scripts and agents; any number of processes
   journal:PATH/NAME   an embedded log, fast and durable; one process at a time
   memory://NAME       gone when the command ends: for trying things out
+  redis://HOST/NAME   a Redis or Valkey, USER:PASSWORD@ before the host if it wants one; also
+                      rediss:, redis+cluster:, redis+sentinel:; for options see the README
 
 Times are written 500ms, 5s, 2m, 1h or 1d; a bare number is seconds.
 Exit codes: 0 done, 1 a defect, 2 wrong arguments, 3 not there, 4 not allowed, 5 damaged,

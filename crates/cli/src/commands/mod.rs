@@ -16,6 +16,7 @@ mod purge;
 mod receive;
 mod remove;
 mod send;
+mod server_doctor;
 mod settle;
 mod stats;
 mod transfer;
@@ -53,7 +54,10 @@ pub(crate) fn run(args: Args) -> Result<Outcome> {
         Command::Init(args) => wait_for(init::run(&args)),
         Command::Doctor(args) => match inbox_doctor::meant(&args)? {
             Some(inbox) => wait_for(inbox_doctor::run(&args, &inbox)),
-            None => doctor::run(&args),
+            None => match server_doctor::meant(&args)? {
+                Some(servers) => wait_for(server_doctor::run(&args, &servers)),
+                None => doctor::run(&args),
+            },
         },
         Command::Completions(args) => completions::run(&args),
     }

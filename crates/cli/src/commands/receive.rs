@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use mailbox::{Delivery, Error, ErrorKind, ReceiveOptions, Result, Settlement, Verdict};
+use mailbox::{Delivery, Error, ErrorKind, ReceiveOptions, Result, Retry, Settlement, Verdict};
 
 use crate::args::{Receive, Working};
 use crate::exit::Outcome;
@@ -15,6 +15,8 @@ use crate::worker::{Ended, Worker};
 
 /// How long one call waits. Afterwards it is made again.
 const WAIT: Duration = Duration::from_secs(20);
+/// Between two tries to reach a server.
+const LEAST_PAUSE: Duration = Duration::from_millis(500);
 
 pub(super) async fn run(args: &Receive) -> Result<Outcome> {
     if args.ack && output::is_closed() {
@@ -69,6 +71,7 @@ async fn follow(args: &Receive, place: &Place) -> Result<Outcome> {
     let gone = output::nobody_listens();
     tokio::pin!(gone);
     let mut left = args.count.unwrap_or(u64::MAX);
+    let mut is_away = false;
     while left > 0 {
         let max = u64::from(args.max).min(left);
         let options =
@@ -77,7 +80,7 @@ async fn follow(args: &Receive, place: &Place) -> Result<Outcome> {
             biased;
             () = signals.next() => break,
             () = &mut gone => break,
-            received = place.backend.receive(&place.name, &options) => received?,
+            received = hold_on(place, &options, &mut is_away) => received?,
         };
         left -= received.len() as u64;
         if hand_over(args, place, received).await? == Heard::Gone {
@@ -85,6 +88,30 @@ async fn follow(args: &Receive, place: &Place) -> Result<Outcome> {
         }
     }
     Ok(Outcome::Done)
+}
+
+/// Receives; where a server cannot be reached, tries again until it can.
+async fn hold_on(
+    place: &Place,
+    options: &ReceiveOptions,
+    is_away: &mut bool,
+) -> Result<Vec<Delivery>> {
+    loop {
+        let error = match place.backend.receive(&place.name, options).await {
+            Err(error) if error.kind() == ErrorKind::Connection => error,
+            received => {
+                if std::mem::take(is_away) && received.is_ok() {
+                    output::say("it is back");
+                }
+                return received;
+            }
+        };
+        let Retry::After(pause) = error.retry() else { return Err(error) };
+        if !std::mem::replace(is_away, true) {
+            output::say(&format!("{}; trying again", output::worded(&error)));
+        }
+        tokio::time::sleep(pause.max(LEAST_PAUSE)).await;
+    }
 }
 
 /// Prints messages one by one, and acknowledges them if asked to. When nobody reads any more, the
@@ -98,7 +125,13 @@ async fn hand_over(args: &Receive, place: &Place, received: Vec<Delivery>) -> Re
             return written;
         }
         if args.ack {
-            settle(place, &delivery, Verdict::Acknowledge).await?;
+            match settle(place, &delivery, Verdict::Acknowledge).await {
+                Err(error) if args.follow && error.kind() == ErrorKind::Connection => {
+                    let (id, why) = (&delivery.id, output::worded(&error));
+                    output::say(&format!("{id}: not acknowledged, it may come again: {why}"));
+                }
+                settled => settled?,
+            }
         }
     }
     Ok(Heard::Yes)

@@ -1,5 +1,7 @@
 //! `mailbox stats`: how many messages are in which state, and what has happened so far.
 
+use std::time::Duration;
+
 use mailbox::{Abilities, Result, Stats};
 use serde::Serialize;
 
@@ -23,6 +25,7 @@ struct Document {
     oldest_age_ms: Option<u64>,
     dedup_entries: u64,
     set_aside: u64,
+    expires_in_ms: Option<u64>,
     totals: Option<Totals>,
 }
 
@@ -67,11 +70,10 @@ fn document(mailbox: String, abilities: &Abilities, stats: &Stats) -> Document {
         ready: stats.ready,
         invisible: stats.invisible,
         dead: stats.dead,
-        oldest_age_ms: stats
-            .oldest_age
-            .map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX)),
+        oldest_age_ms: stats.oldest_age.map(millis),
         dedup_entries: stats.dedup_entries,
         set_aside: stats.set_aside,
+        expires_in_ms: stats.expires_in.map(millis),
         totals: abilities.totals.then_some(Totals {
             sent: totals.sent,
             delivered: totals.delivered,
@@ -120,5 +122,13 @@ fn described(mailbox: &str, abilities: &Abilities, stats: &Stats) -> String {
         ]));
     }
     text.push_str(&format!("  kept by {}, durability {}\n", abilities.backend, stats.durability));
+    if let Some(expires_in) = stats.expires_in {
+        let left = time(expires_in);
+        text.push_str(&format!("  deleted with its messages if nobody uses it for {left}\n"));
+    }
     text
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

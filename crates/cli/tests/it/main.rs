@@ -11,6 +11,7 @@ mod inboxes;
 mod looking;
 mod moving;
 mod pipes;
+mod redis;
 mod story;
 mod terminal;
 mod work;

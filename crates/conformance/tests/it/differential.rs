@@ -5,8 +5,11 @@ use mailbox_conformance::model::{Plan, check};
 use mailbox_conformance::{Subject, subjects};
 
 fn agrees(subject: &Subject) {
+    agrees_with(subject, Plan::default());
+}
+
+fn agrees_with(subject: &Subject, mut plan: Plan) {
     let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse().ok());
-    let mut plan = Plan::default();
     plan.seed = number("SEED").unwrap_or(plan.seed);
     plan.sequences = number("SEQUENCES").map_or(plan.sequences, |many: u64| many as u32);
     if let Err(difference) = check(subject, plan) {
@@ -37,4 +40,19 @@ fn fake_agrees_with_the_specification() {
 #[test]
 fn blocking_agrees_with_the_specification() {
     agrees(&subjects::blocking());
+}
+
+/// Half as many: every command is a round trip, and each is followed by looks at everything.
+fn agrees_on_servers(subject: &Subject) {
+    agrees_with(subject, Plan { sequences: 500, late_stays: true, ..Plan::default() });
+}
+
+#[test]
+fn redis_agrees_with_the_specification() {
+    agrees_on_servers(&subjects::redis());
+}
+
+#[test]
+fn redis_cluster_agrees_with_the_specification() {
+    agrees_on_servers(&subjects::redis_cluster());
 }

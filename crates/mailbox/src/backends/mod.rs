@@ -5,5 +5,11 @@ pub mod directory;
 #[cfg(feature = "journal")]
 pub mod journal;
 pub mod memory;
-#[cfg(any(feature = "journal", all(feature = "directory", target_os = "linux")))]
+#[cfg(any(
+    feature = "journal",
+    feature = "redis",
+    all(feature = "directory", target_os = "linux")
+))]
 mod planted;
+#[cfg(feature = "redis")]
+pub mod redis;

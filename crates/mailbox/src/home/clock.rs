@@ -57,6 +57,12 @@ impl Clock {
         self.queue_time(self.elapsed())
     }
 
+    /// Whether a test moves it by hand.
+    #[cfg(feature = "redis")]
+    pub(crate) const fn is_manual(&self) -> bool {
+        matches!(self.source, Source::Manual(_))
+    }
+
     /// How long the source has been running.
     fn elapsed(&self) -> Duration {
         match &self.source {

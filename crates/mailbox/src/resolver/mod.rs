@@ -53,7 +53,7 @@ mod composite;
 mod factory;
 mod flights;
 mod host;
-mod identifier;
+pub(crate) mod identifier;
 mod lru;
 mod registry;
 mod same_backend;

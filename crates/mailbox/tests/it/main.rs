@@ -12,6 +12,8 @@ mod journal;
 mod main_loop;
 mod misuse;
 mod readme;
+#[cfg(feature = "redis")]
+mod redis;
 mod reply_addresses;
 mod resolver;
 mod send_sync;

@@ -115,9 +115,9 @@ async fn a_mailbox_leads_to_its_own_backend_and_to_places_that_it_is_told() {
 #[tokio::test]
 async fn an_address_that_leads_nowhere_or_needs_another_build_cannot_be_resolved() {
     let allowed = AllowList::new().allow_scheme("memory").unwrap();
-    let allowed = allowed.allow_scheme("redis").unwrap().allow_scheme("gopher").unwrap();
+    let allowed = allowed.allow_scheme("sqs").unwrap().allow_scheme("gopher").unwrap();
     let factory: UrlFactory<u32> = UrlFactory::new(allowed);
-    for address in ["memory://gone/x", "redis://localhost/x", "gopher://localhost/x"] {
+    for address in ["memory://gone/x", "sqs://region/x", "gopher://localhost/x"] {
         let error = factory.create(address).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::MailboxResolution, "{address}");
         assert_eq!(error.identifier(), Some(address));
@@ -137,26 +137,29 @@ async fn no_error_about_an_address_shows_its_password() {
         ))),
     ];
     for address in [
-        "redis://user:hunter2@host/x",
-        "redis://user:hunter2@host/",
-        "redis://user:hunter2@host/a b",
-        "redis://user:a/hunter2@host",
-        "redis://user:a?hunter2@host/x",
-        "redis://user:a?b=hunter2@host/x",
-        "redis://user:hunter2?a=b@host/x",
-        "redis://hunter2@host/x",
-        "redis://host/x?password=hunter2",
-        "redis://host/x?hunter2",
-        "REDIS://user:hunter2@host/x",
-        "memory://user:hunter2@host/x",
-        "user:hunter2@host",
-        "//user:hunter2@host/x",
-        "gopher://user:hunter2@host/x",
+        "redis://user:hunter2@127.0.0.1:1/x",
+        "redis://user:hunter2@127.0.0.1:1/",
+        "redis://user:hunter2@127.0.0.1:1/a b",
+        "redis://user:a/hunter2@127.0.0.1:1",
+        "redis://user:a?hunter2@127.0.0.1:1/x",
+        "redis://user:a?b=hunter2@127.0.0.1:1/x",
+        "redis://user:hunter2?a=b@127.0.0.1:1/x",
+        "redis://hunter2@127.0.0.1:1/x",
+        "redis://127.0.0.1:1/x?password=hunter2",
+        "redis://127.0.0.1:1/x?hunter2",
+        "REDIS://user:hunter2@127.0.0.1:1/x",
+        "memory://user:hunter2@127.0.0.1:1/x",
+        "user:hunter2@127.0.0.1:1",
+        "//user:hunter2@127.0.0.1:1/x",
+        "gopher://user:hunter2@127.0.0.1:1/x",
     ] {
         for resolver in &resolvers {
             let error = resolver.resolve(address).await.unwrap_err();
             let shown = format!("{error} {error:?} {:?}", error.identifier());
-            assert_eq!(error.kind(), ErrorKind::MailboxResolution, "{address}");
+            // One of them may follow the first, and nobody listens there.
+            let is_tried = error.kind() == ErrorKind::Connection && address.starts_with("redis:");
+            let is_refused = error.kind() == ErrorKind::MailboxResolution;
+            assert!(is_tried || is_refused, "{address}: {error:?}");
             assert!(!shown.contains("hunter2"), "{address}: {shown}");
         }
     }

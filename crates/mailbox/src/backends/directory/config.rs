@@ -99,7 +99,7 @@ impl DirectoryConfig {
             let bound = format!("0..={}", limits::PAYLOAD_LEN_MAX);
             return Err(Error::invalid("max_payload", self.max_payload, bound));
         }
-        if self.durability == Durability::Memory {
+        if !matches!(self.durability, Durability::OsBuffered | Durability::Fsync) {
             return Err(Error::invalid("durability", self.durability, "fsync, os-buffered"));
         }
         self.abilities().check_policy(&self.policy)

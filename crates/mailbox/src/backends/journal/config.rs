@@ -97,7 +97,7 @@ impl JournalConfig {
             let bound = format!("0..={most}, less than half of a segment");
             return Err(Error::invalid("max_payload", self.max_payload, bound));
         }
-        if self.durability == Durability::Memory {
+        if !matches!(self.durability, Durability::OsBuffered | Durability::Fsync) {
             return Err(Error::invalid("durability", self.durability, "fsync, os-buffered"));
         }
         Abilities::full("journal").check_policy(&self.policy)

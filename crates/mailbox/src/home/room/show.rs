@@ -60,6 +60,7 @@ impl<K: Keep> Room<K> {
             dedup_entries: core.dedup_entries,
             totals: core.totals,
             set_aside: 0,
+            expires_in: None,
             durability: self.keep.durability(),
         })
     }

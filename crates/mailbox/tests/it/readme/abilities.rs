@@ -6,6 +6,7 @@ use mailbox::backends::directory::DirectoryConfig;
 use mailbox::backends::journal::disk::SimDisk;
 use mailbox::backends::journal::{JournalBackend, JournalConfig};
 use mailbox::backends::memory::MemoryBackend;
+use mailbox::backends::redis::RedisConfig;
 use mailbox::{Abilities, Backend, Mailbox};
 
 use super::CRATE_DOCS;
@@ -17,7 +18,8 @@ async fn the_abilities_in_the_crate_docs_are_those_of_the_backends() {
     let config = JournalConfig::default().with_disk(Arc::new(SimDisk::new()));
     let journal = JournalBackend::open_with("readme", config).await.unwrap();
     let directory = DirectoryConfig::default().abilities();
-    for row in rows(&[&memory, &local, journal.abilities(), &directory]) {
+    let redis = RedisConfig::default().abilities();
+    for row in rows(&[&memory, &local, journal.abilities(), &directory, &redis]) {
         assert!(CRATE_DOCS.contains(&format!("//! {row}\n")), "not in the crate docs: {row}");
     }
 }

@@ -1,6 +1,6 @@
 //! What the documents say about the code is so.
 
-#[cfg(all(feature = "journal", feature = "directory", target_os = "linux"))]
+#[cfg(all(feature = "journal", feature = "directory", feature = "redis", target_os = "linux"))]
 mod abilities;
 
 const README: &str = include_str!("../../../../../README.md");
