@@ -60,7 +60,7 @@ pub(crate) struct Bare {
 }
 
 impl Bare {
-    /// On a mailbox of its own.
+    /// On a mailbox that nobody has used: its ids are the same each time.
     pub(crate) async fn connect(node: &Node, mailbox: &str) -> Self {
         Self {
             connection: connect(node).await,
@@ -92,8 +92,6 @@ impl Bare {
         let id = format!("{:026}", self.sent);
         self.sent += 1;
         let mut send = self.order(&self.send);
-        // Nobody has tried before.
-        send.arg("");
         send.arg(&id).arg(ENQUEUED).arg("").arg(&body[..]).arg(BESIDE).arg("0");
         send.arg("").arg("").arg("");
         assert_eq!(self.call(send).await, [Value::BulkString(Vec::new())]);

@@ -14,7 +14,7 @@ use crate::redis::two_threads;
 use crate::report::Row;
 use crate::timing::{Cycle, race};
 
-const CYCLES: u32 = 1_500;
+const CYCLES: u32 = 400;
 const TIMES_THE_BARE_CLIENT: f64 = 1.3;
 
 /// By a runtime with one thread, and by one with two.
@@ -23,18 +23,18 @@ pub(crate) fn against_bare_client(node: &Node) -> Vec<Row> {
         let mut builder = tokio::runtime::Builder::new_current_thread();
         builder.enable_all().build().expect("a runtime starts")
     };
-    let mut rows = rows(node, "one thread", &one_thread);
-    rows.extend(self::rows(node, "two threads", &two_threads));
+    let mut rows = rows(node, 1, "one thread", &one_thread);
+    rows.extend(self::rows(node, 2, "two threads", &two_threads));
     rows
 }
 
-fn rows(node: &Node, threads: &str, runtime: &dyn Fn() -> Runtime) -> Vec<Row> {
+fn rows(node: &Node, part: u8, threads: &str, runtime: &dyn Fn() -> Runtime) -> Vec<Row> {
     // First, because it tells the server the scripts.
-    let mut ours = Mailbox::new(runtime(), node);
-    let mut bare = Client::new(runtime(), node);
+    let mut ours = Mailbox::new(runtime(), node, &format!("ours-{part}"));
+    let mut bare = Client::new(runtime(), node, &format!("bare-{part}"));
     let [our, its] = race(CYCLES, [&mut ours, &mut bare]);
     ours.runtime.block_on(ours.ours.close());
-    let name = "redis send, receive, acknowledge by one task : bare client, same scripts";
+    let name = "redis send, receive, ack by one task : same scripts, bare client";
     let (our_p50, its_p50) = (quantile(&mut ours.nanos, 0.5), quantile(&mut bare.nanos, 0.5));
     vec![
         Row::compared(format!("{name}, {threads}"), our.best, its.best)
@@ -52,8 +52,8 @@ struct Mailbox {
 }
 
 impl Mailbox {
-    fn new(runtime: Runtime, node: &Node) -> Self {
-        let ours = runtime.block_on(Ours::open(node, "cycle"));
+    fn new(runtime: Runtime, node: &Node, mailbox: &str) -> Self {
+        let ours = runtime.block_on(Ours::open(node, mailbox));
         runtime.block_on(ours.cycle(&mut Bodies::new(), 1));
         Self { runtime, ours, bodies: Bodies::new(), nanos: Vec::new() }
     }
@@ -84,8 +84,8 @@ struct Client {
 }
 
 impl Client {
-    fn new(runtime: Runtime, node: &Node) -> Self {
-        let bare = Some(runtime.block_on(Bare::connect(node, "bare-cycle")));
+    fn new(runtime: Runtime, node: &Node, mailbox: &str) -> Self {
+        let bare = Some(runtime.block_on(Bare::connect(node, mailbox)));
         Self { runtime, bare, bodies: Bodies::new(), nanos: Vec::new() }
     }
 }

@@ -1,5 +1,6 @@
-//! What others do with the shared layout: one call per message, each of which does no more than the
-//! layout needs. No dead letters, no order of age, nothing that is done again after a lost answer.
+//! What others do with the shared layout: one call per message, each of which does no more than
+//! `docs/redis-format.md` tells others to do. No dead letters, no order of age, nothing that is safe
+//! to do again after a lost answer.
 
 use bytes::Bytes;
 use mailbox_redis_servers::Node;
@@ -26,15 +27,21 @@ return 1
 
 /// Arguments: visibility timeout, suffix of the handle, seconds to live.
 const RECEIVE: &str = "
+local time = redis.call('TIME')
+local now = time[1] + time[2] / 1000000
+for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now)) do
+  redis.call('ZREM', KEYS[2], id)
+  redis.call('LPUSH', KEYS[1], id)
+  redis.call('HDEL', KEYS[4], id .. ':handle')
+end
 local id = redis.call('RPOP', KEYS[1])
 if not id then
   return false
 end
-local time = redis.call('TIME')
 local payload = redis.call('HGET', KEYS[3], id)
 local count = redis.call('HINCRBY', KEYS[4], id .. ':count', 1)
 redis.call('HSET', KEYS[4], id .. ':handle', ARGV[2])
-redis.call('ZADD', KEYS[2], time[1] + time[2] / 1000000 + ARGV[1], id)
+redis.call('ZADD', KEYS[2], now + ARGV[1], id)
 local kept = redis.call('HMGET', KEYS[4], id .. ':enqueued', id .. ':reply_to')
 for at = 1, 4 do
   redis.call('EXPIRE', KEYS[at], ARGV[3])
@@ -42,18 +49,23 @@ end
 return {id, payload, count, kept[1], kept[2]}
 ";
 
-/// Arguments: id, suffix of its handle.
+/// Arguments: id, suffix of its handle, seconds to live.
 const ACKNOWLEDGE: &str = "
-local id = ARGV[1]
+local time, id = redis.call('TIME'), ARGV[1]
+local now = time[1] + time[2] / 1000000
 if redis.call('HGET', KEYS[4], id .. ':handle') ~= ARGV[2] then
   return 0
 end
-if not redis.call('ZSCORE', KEYS[2], id) then
+local due = redis.call('ZSCORE', KEYS[2], id)
+if not due or tonumber(due) <= now then
   return 0
 end
 redis.call('ZREM', KEYS[2], id)
 redis.call('HDEL', KEYS[3], id)
 redis.call('HDEL', KEYS[4], id .. ':enqueued', id .. ':reply_to', id .. ':count', id .. ':handle')
+for at = 1, 4 do
+  redis.call('EXPIRE', KEYS[at], ARGV[3])
+end
 return 1
 ";
 
@@ -119,7 +131,7 @@ impl Layout {
         }
         for id in ids {
             let mut acknowledge = self.order(&self.acknowledge);
-            acknowledge.arg(id).arg(SUFFIX);
+            acknowledge.arg(id).arg(SUFFIX).arg(TTL);
             assert_eq!(self.call(&acknowledge).await, Value::Int(1));
         }
     }

@@ -55,4 +55,4 @@ async fn connect(node: &Node) -> MultiplexedConnection {
 }
 
 /// What a server keeps of a message beside its payload; a real time, as long as ours writes it.
-const ENQUEUED: &str = "2025-01-31T12:00:00.500Z";
+const ENQUEUED: &str = "2025-01-31T12:00:00.500+00:00";

@@ -258,8 +258,8 @@ impl Client {
             }
             self.link(&owner.node).set_replicas(replicas);
         }
-        let is_changed = **self.map.read() != map;
-        *self.map.write() = Arc::new(map);
+        let known = std::mem::replace(&mut *self.map.write(), Arc::new(map.clone()));
+        let is_changed = *known != Map::default() && *known != map;
         if is_changed {
             self.moved.notify_one();
         }
