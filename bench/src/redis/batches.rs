@@ -12,7 +12,7 @@ use crate::redis::ours::Ours;
 use crate::redis::{BATCH, TASKS, two_threads};
 use crate::report::Row;
 
-const ROUNDS: usize = 9;
+const ROUNDS: usize = 15;
 const ROUND: Duration = Duration::from_millis(300);
 const TIMES_ONE_BY_ONE: f64 = 5.0;
 /// Messages of a round of receives.

@@ -1,6 +1,6 @@
 //! What others do with the shared layout: one call per message, each of which does no more than
-//! `docs/redis-format.md` tells others to do. No dead letters, no order of age, nothing that is safe
-//! to do again after a lost answer.
+//! `docs/redis-format.md` tells others to do. No dead letters, no order of age, nothing that is
+//! safe to do again after a lost answer.
 
 use bytes::Bytes;
 use mailbox_redis_servers::Node;
