@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Real faults against the journal and folders of inboxes: kill -9, power cuts, full disks, failing
-# syncs, races; against a Redis Cluster: masters that are killed, paused or cut off, slots that
-# move; then the same with planted bugs, which must be noticed. Arguments are names of experiments
-# (kill, power, full, sync, race, failover, reshard, self-test) and of what is tried (journal, dir,
-# redis), by default all. FAULTS_SCALE=10 makes it ten times longer.
+# syncs, races; against Redis Cluster and Sentinel: masters that are killed, paused or cut off, slots
+# that move; then the same with planted bugs, which must be noticed. Arguments are names of
+# experiments (kill, power, full, sync, race, failover, sentinel, reshard, self-test) and of what is
+# tried (journal, dir, redis), by default all. FAULTS_SCALE=10 makes it ten times longer.
 #
 # Needs root for mounts, and strace, mkfs.ext4 and python3. For Redis it needs redis-server,
 # redis-cli, ip, and root or user namespaces for a network of its own. What cannot run says so; with

@@ -29,9 +29,9 @@ const ELSEWHERE: Duration = OUTAGE.saturating_sub(NODE_TIMEOUT);
 /// Most that a message may come behind later ones of the same producer.
 const DEPTH: u64 = 32;
 /// Until somebody must have become master, and service must be back, whatever the bound is.
-const PATIENCE: Duration = Duration::from_secs(15);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
 /// How long a master is paused.
-const PAUSE: Duration = Duration::from_secs(5);
+pub(crate) const PAUSE: Duration = Duration::from_secs(5);
 /// How long a master is cut off: until its replica has long been elected.
 const PARTITION: Duration = Duration::from_secs(4);
 /// How long a replica is paused at least: longer than a send waits for it.
@@ -79,23 +79,23 @@ impl fmt::Display for Fault {
 
 /// What came of one fault, or the worst of several.
 #[derive(Debug, Default)]
-struct Effect {
+pub(crate) struct Effect {
     /// Until another was master, if that was to be.
-    elected: Option<Duration>,
+    pub(crate) elected: Option<Duration>,
     /// Until sends to the mailboxes under attack were answered again.
-    resumed: Duration,
+    pub(crate) resumed: Duration,
     /// Longest that they were not answered while the servers came together again.
-    healing: Duration,
+    pub(crate) healing: Duration,
     /// Longest that sends to the other mailbox were not answered.
-    elsewhere: Duration,
+    pub(crate) elsewhere: Duration,
     /// Sends and deliveries that were open when the fault began or ended, or began before service
     /// was back.
-    in_flight: u64,
-    counts: Counts,
+    pub(crate) in_flight: u64,
+    pub(crate) counts: Counts,
 }
 
 impl Effect {
-    fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         self.elected = self.elected.max(other.elected);
         self.resumed = self.resumed.max(other.resumed);
         self.healing = self.healing.max(other.healing);
@@ -105,7 +105,7 @@ impl Effect {
     }
 
     /// What of it must not be.
-    fn violations(&self, fault: Fault) -> Vec<Violation> {
+    pub(crate) fn violations(&self, fault: Fault) -> Vec<Violation> {
         let mut found = Vec::new();
         let elected = self.elected.unwrap_or_default();
         for (what, time, limit) in [

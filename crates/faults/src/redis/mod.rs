@@ -1,6 +1,6 @@
-//! Real faults against mailboxes on a Redis Cluster with `durability=replicated`: masters that die,
-//! stand still or are cut off, slots that move, servers that forget. Invariant: whatever was
-//! answered holds, and service is back soon.
+//! Real faults against mailboxes on Redis, Cluster and Sentinel, with `durability=replicated`:
+//! masters that die, stand still or are cut off, slots that move, servers that forget. Invariant:
+//! whatever was answered holds, and service is back soon.
 //!
 //! All of it happens in a network namespace, in which this program runs itself once more.
 
@@ -9,6 +9,7 @@ mod failover;
 mod load;
 mod namespace;
 mod reshard;
+mod sentinel;
 mod stage;
 
 use std::path::Path;
@@ -32,15 +33,17 @@ pub(crate) const WORD: &str = "redis";
 enum Experiment {
     Failover(Fault),
     Reshard,
+    Sentinel,
 }
 
 /// Every experiment, with the number of faults of an ordinary run.
-const ALL: [(Experiment, u64); 5] = [
+const ALL: [(Experiment, u64); 6] = [
     (Experiment::Failover(Fault::Kill), 3),
     (Experiment::Failover(Fault::Pause), 3),
     (Experiment::Failover(Fault::Partition), 3),
     (Experiment::Failover(Fault::Stall), 1),
     (Experiment::Reshard, 4),
+    (Experiment::Sentinel, 2),
 ];
 
 /// Faults until a planted bug must have been noticed: the first should do.
@@ -59,6 +62,7 @@ impl Experiment {
         match self {
             Self::Failover(fault) => [fault.word(), "failover"],
             Self::Reshard => ["reshard", "reshard"],
+            Self::Sentinel => ["sentinel", "failover"],
         }
     }
 
@@ -66,6 +70,7 @@ impl Experiment {
         match self {
             Self::Failover(fault) => format!("{WORD}: {fault}"),
             Self::Reshard => format!("{WORD}: moving slots, lost scripts"),
+            Self::Sentinel => format!("{WORD}: kill -9 and pause of a master under sentinels"),
         }
     }
 
@@ -73,12 +78,14 @@ impl Experiment {
         match self {
             Self::Failover(fault) => failover::run(stage, fault, faults, None).await,
             Self::Reshard => reshard::run(stage, faults).await,
+            Self::Sentinel => sentinel::run(stage.seed, faults).await,
         }
     }
 }
 
 /// The words for [`Experiment`]s.
-pub(crate) const WORDS: [&str; 6] = ["failover", "kill", "pause", "partition", "stall", "reshard"];
+pub(crate) const WORDS: [&str; 7] =
+    ["failover", "kill", "pause", "partition", "stall", "reshard", "sentinel"];
 
 /// What was asked for.
 #[derive(Debug)]

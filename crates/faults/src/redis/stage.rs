@@ -80,19 +80,29 @@ impl Stage {
 
     /// Begins to use mailboxes.
     pub(crate) async fn load(&self, lanes: Vec<Lane>, bug: Option<Bug>) -> Result<Load, String> {
-        let open = || async {
-            let mut config =
-                RedisConfig::default().with_durability(Durability::Replicated).with_ttl(None);
-            config.planted = bug.map(Planted::bug).unwrap_or_default();
-            let url = format!("redis+cluster://{}", self.cluster.seeds());
-            let opened = RedisBackend::open_with(&url, config).await;
-            opened.map_err(|error| format!("{error:#}"))
-        };
-        let (sender, receiver): (Arc<RedisBackend>, _) = (open().await?, open().await?);
-        let load = Load::start(lanes, sender, receiver, self.seed);
-        load.flow().await?;
-        Ok(load)
+        let url = format!("redis+cluster://{}", self.cluster.seeds());
+        use_mailboxes(&url, lanes, bug, self.seed).await
     }
+}
+
+/// Begins to use mailboxes.
+pub(crate) async fn use_mailboxes(
+    url: &str,
+    lanes: Vec<Lane>,
+    bug: Option<Bug>,
+    seed: u64,
+) -> Result<Load, String> {
+    let open = || async {
+        let mut config =
+            RedisConfig::default().with_durability(Durability::Replicated).with_ttl(None);
+        config.planted = bug.map(Planted::bug).unwrap_or_default();
+        let opened = RedisBackend::open_with(url, config).await;
+        opened.map_err(|error| format!("{error:#}"))
+    };
+    let (sender, receiver): (Arc<RedisBackend>, _) = (open().await?, open().await?);
+    let load = Load::start(lanes, sender, receiver, seed);
+    load.flow().await?;
+    Ok(load)
 }
 
 /// Waits for servers. Other tasks go on meanwhile.

@@ -31,6 +31,13 @@ pub(super) async fn examine(client: &Client) -> Result<(Confirm, Vec<String>)> {
         // One that has to be asked to confirm is enough: the call waits for all of them alike.
         let judged = judge(client, &node, &found, &mut warnings)?;
         confirm = if confirm == Confirm::Nothing { judged } else { confirm };
+        if client.config.events
+            && let Some(why) = deafness(client, &node).await
+        {
+            warnings.push(format!(
+                "{why}: it does not tell of changes; waiting receives look several times a second"
+            ));
+        }
     }
     if let Some(ttl) = client.config.ttl {
         let seconds = ttl.as_secs();
@@ -82,6 +89,19 @@ async fn look(client: &Client, node: &Node) -> Result<Found, Trouble> {
         found.evicts = get("maxmemory-policy").filter(|how| is_limited && how != "noeviction");
     }
     Ok(found)
+}
+
+/// Why a server would not tell of changes. On a connection where it does not, nothing is changed by
+/// asking it not to; but whoever may not ask for the one may not ask for the other.
+async fn deafness(client: &Client, node: &Node) -> Option<Error> {
+    let mut tell = redis::cmd("CLIENT");
+    tell.arg("TRACKING").arg("OFF");
+    let link = client.link(node);
+    let asked = tokio::time::timeout(client.config.response_timeout, link.ask(vec![tell])).await;
+    match asked {
+        Ok(Err(Trouble::Refused(why))) => Some(why),
+        _ => None,
+    }
 }
 
 fn judge(

@@ -14,12 +14,12 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::backends::redis::config::RedisConfig;
-use crate::backends::redis::link::{Confirm, Link, Once};
+use crate::backends::redis::link::{Confirm, HELD_UP, Link, Once};
 use crate::backends::redis::scripts::Order;
-use crate::backends::redis::survey;
 use crate::backends::redis::target::{Kind, Node, Target};
 use crate::backends::redis::topology::{Map, Owner};
 use crate::backends::redis::trouble::{Trouble, connection};
+use crate::backends::redis::{sentinels, survey};
 use crate::error::{Error, ErrorKind, Result};
 
 /// After so long without an answer somebody else may have become master.
@@ -43,6 +43,8 @@ pub(crate) struct Client {
     links: Mutex<HashMap<Node, Arc<Link>>>,
     /// When servers were last asked who is master.
     surveyed: tokio::sync::Mutex<Option<Instant>>,
+    /// What sentinels have said.
+    pub(crate) elected: sentinels::LastElection,
     lonely: Once,
     /// Something is elsewhere by now.
     pub(crate) moved: Notify,
@@ -69,6 +71,7 @@ impl Client {
             map: RwLock::default(),
             links: Mutex::default(),
             surveyed: tokio::sync::Mutex::default(),
+            elected: sentinels::LastElection::default(),
             lonely: Once::default(),
             moved: Notify::new(),
             closed: CancellationToken::new(),
@@ -216,16 +219,19 @@ impl Client {
     /// Asks servers who has what, unless somebody has since `evidence`. What nobody answers stays
     /// as it was.
     pub(crate) async fn survey(&self, evidence: Instant) {
-        let mut surveyed = self.surveyed.lock().await;
+        // Whoever has it may be a call that nobody polls any more.
+        let mut surveyed = tokio::time::timeout(HELD_UP, self.surveyed.lock()).await.ok();
         let is_recent = |at: Instant| at >= evidence || at.elapsed() < SURVEY_EVERY;
-        if surveyed.is_some_and(is_recent) {
+        if surveyed.as_ref().is_some_and(|last| last.is_some_and(is_recent)) {
             return;
         }
         let started = Instant::now();
         if let Err(trouble) = self.look_around().await {
             tracing::debug!(?trouble, "redis: nobody says who is master");
         }
-        *surveyed = Some(started);
+        if let Some(last) = &mut surveyed {
+            **last = Some(started);
+        }
     }
 
     /// Finds out who has what.
@@ -234,7 +240,7 @@ impl Client {
     /// What the last of those who were asked said.
     pub(crate) async fn look_around(&self) -> Result<(), Trouble> {
         let map = match &self.target.kind {
-            Kind::Sentinel(master) => survey::ask_sentinels(self, master).await?,
+            Kind::Sentinel(master) => sentinels::ask_sentinels(self, master).await?,
             Kind::Cluster => self.ask_cluster().await?,
             Kind::Single if self.is_cluster.is_set() => self.ask_cluster().await?,
             Kind::Single => match survey::ask_single(self, &self.target.nodes[0]).await? {
@@ -256,7 +262,7 @@ impl Client {
                 tracing::warn!(node = %owner.node, "redis: a master has no replica: a send waits \
                                                     for none there");
             }
-            self.link(&owner.node).set_replicas(replicas);
+            self.link(&owner.node).replicas().set(replicas, &owner.named);
         }
         let known = std::mem::replace(&mut *self.map.write(), Arc::new(map.clone()));
         let is_changed = *known != Map::default() && *known != map;

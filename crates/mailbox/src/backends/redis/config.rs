@@ -264,3 +264,37 @@ fn check_meaning(address: &Address) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_show_no_password() {
+        let said =
+            "redis+sentinel://u:sesame-1@a/m/jobs?sentinel_user=anna&sentinel_password=se%3A2";
+        let address: Address = said.parse().unwrap();
+        let config = RedisConfig::of(&address).unwrap();
+        let login = SentinelLogin::new(Some("anna".to_owned()), "se:2".to_owned());
+        assert_eq!(config.sentinel_login, Some(login));
+        let shown = format!("{config:?} {config:#?}");
+        assert!(shown.contains("anna"), "{shown}");
+        for secret in ["sesame", "se:2", "se%3A2"] {
+            assert!(!shown.contains(secret), "{shown}");
+        }
+    }
+
+    #[test]
+    fn a_prefix_that_could_be_read_as_something_else_is_refused() {
+        let long = "a".repeat(PREFIX_LEN + 1);
+        let check = |prefix: &str| RedisConfig::default().with_prefix(prefix).check();
+        for prefix in ["queue:", "a:queue:", "{", "}", "&", "%", "#", "?", " ", "\0", "ä", &long] {
+            let error = check(prefix).unwrap_err();
+            let found = (error.kind(), error.field());
+            assert_eq!(found, (ErrorKind::InvalidParameter, Some("prefix")), "{prefix:?}");
+        }
+        for prefix in ["", "queue", "tenant-a:", &long[1..]] {
+            check(prefix).unwrap_or_else(|error| panic!("{prefix:?}: {error}"));
+        }
+    }
+}

@@ -11,9 +11,6 @@ use serde::{Deserialize, Serialize};
 use crate::backend::{Letter, Outgoing};
 use crate::timestamp::Timestamp;
 
-/// How much of a payload's hash is kept.
-const HASH_LEN: usize = 32;
-
 /// What is written as JSON behind the time of entering.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Beside {
@@ -38,11 +35,10 @@ pub(crate) fn beside(message: &Outgoing) -> String {
     serde_json::to_string(&beside).expect("text and maps of text are JSON")
 }
 
-/// What a payload is recognised by.
+/// What a payload is recognised by. All of the hash: a server searches a short hash table from the
+/// beginning to the end, unless one of its values has more than 64 bytes.
 pub(crate) fn hash(payload: &[u8]) -> String {
-    let mut hex = blake3::hash(payload).to_hex().to_string();
-    hex.truncate(HASH_LEN);
-    hex
+    blake3::hash(payload).to_hex().to_string()
 }
 
 /// A message as a server gives it.

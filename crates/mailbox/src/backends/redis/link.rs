@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -14,13 +14,15 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::backends::redis::config::RedisConfig;
 use crate::backends::redis::planted::Bug;
+use crate::backends::redis::replicas::{Replicas, following};
 use crate::backends::redis::scripts::Order;
-use crate::backends::redis::survey::text;
 use crate::backends::redis::target::{Node, Target};
 use crate::backends::redis::trouble::{Trouble, connection};
 
 /// Longest a connection may take to be made.
 const CONNECTING: Duration = Duration::from_secs(2);
+/// How long to wait for another call that does the same.
+pub(crate) const HELD_UP: Duration = Duration::from_secs(3);
 /// Calls that wait for their turn to be replicated.
 const QUEUED: usize = 1024;
 /// Calls that are replicated together.
@@ -30,7 +32,7 @@ const TOGETHER: usize = 128;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Confirm {
     Nothing,
-    /// All replicas that the server has; `AtomicU32` of its link.
+    /// All replicas that the server has, by what its link knows of them.
     Replicas,
     /// The server's own disk.
     Disk,
@@ -40,8 +42,7 @@ pub(crate) enum Confirm {
 #[derive(Debug)]
 pub(crate) struct Link {
     line: Arc<Line>,
-    /// How many replicas have to confirm.
-    replicas: Arc<AtomicU32>,
+    replicas: Arc<Replicas>,
     /// Where calls queue that wait for confirmation.
     confirmed: Mutex<Option<mpsc::Sender<Waiting>>>,
 }
@@ -69,7 +70,7 @@ pub(crate) struct Line {
 
 impl Link {
     pub(crate) fn new(node: Node, target: Arc<Target>, config: Arc<RedisConfig>) -> Self {
-        let replicas = Arc::new(AtomicU32::new(config.replicas.unwrap_or(0)));
+        let replicas = Arc::new(Replicas::new(config.replicas.unwrap_or(0)));
         let line = Arc::new(Line::new(node, target, config));
         Self { line, replicas, confirmed: Mutex::new(None) }
     }
@@ -78,8 +79,8 @@ impl Link {
         &self.line.node
     }
 
-    pub(crate) fn set_replicas(&self, count: u32) {
-        self.replicas.store(count, Ordering::Relaxed);
+    pub(crate) fn replicas(&self) -> &Replicas {
+        &self.replicas
     }
 
     /// Gives up what this server has not answered: it may never.
@@ -108,6 +109,9 @@ impl Link {
         confirm: Confirm,
         by_text: bool,
     ) -> Result<Value, Trouble> {
+        if confirm == Confirm::Nothing && !asking && !by_text {
+            return self.line.run_one(&order.command).await;
+        }
         if confirm == Confirm::Nothing {
             let mut commands = Vec::with_capacity(2);
             put(&mut commands, order, asking, by_text)?;
@@ -145,7 +149,7 @@ impl Link {
 /// makes them.
 async fn confirm_all(
     line: Line,
-    replicas: Arc<AtomicU32>,
+    replicas: Arc<Replicas>,
     confirm: Confirm,
     mut orders: mpsc::Receiver<Waiting>,
 ) {
@@ -189,14 +193,14 @@ async fn run_confirmed(
     line: &Line,
     batch: &VecDeque<Waiting>,
     confirm: Confirm,
-    replicas: &AtomicU32,
+    replicas: &Replicas,
 ) -> Result<Vec<Result<Value, Trouble>>, Trouble> {
     let mut commands = Vec::with_capacity(batch.len() + 2);
     for waiting in batch {
         put(&mut commands, &waiting.order, waiting.asking, waiting.by_text)?;
     }
     let planted = line.config.planted;
-    let mut need = replicas.load(Ordering::Relaxed);
+    let mut need = replicas.count();
     let is_confirmed = match confirm {
         _ if planted.has(Bug::NotWaited) => false,
         Confirm::Nothing => false,
@@ -206,23 +210,35 @@ async fn run_confirmed(
     // A replica may have come, or come back, since servers were last asked.
     let is_counted = confirm == Confirm::Replicas && line.config.replicas.is_none();
     if is_counted {
-        commands.push(redis::cmd("INFO").arg("replication").clone());
+        commands.push(about_replicas());
     }
     if is_confirmed {
         commands.push(wait(line, confirm, need));
     }
     let mut answers = line.run(commands).await?;
     let mut confirmed = if is_confirmed { answers.pop() } else { None };
-    let alive = if is_counted { answers.pop().map_or(0, alive) } else { 0 };
-    if alive > need && !planted.has(Bug::NotWaited) {
-        replicas.store(alive, Ordering::Relaxed);
-        need = alive;
+    let mut follow = is_counted.then(|| following(answers.pop()));
+    let is_missing =
+        |follow: &Option<Vec<String>>| follow.as_ref().and_then(|follow| replicas.missing(follow));
+    let is_enough = confirmed.as_ref().is_some_and(|said| line.doubt(said, need).is_none());
+    let came_late = is_enough && is_missing(&follow).is_some();
+    if came_late {
+        // It was asked before others were waited for.
+        follow = Some(following(line.run(vec![about_replicas()]).await?.pop()));
+    }
+    let alive = u32::try_from(follow.as_ref().map_or(0, Vec::len)).unwrap_or(u32::MAX);
+    if (alive > need || came_late) && !planted.has(Bug::NotWaited) {
+        replicas.raise(alive);
+        need = need.max(alive);
         // On the same connection: what counts is what was written there.
         confirmed = line.run(vec![wait(line, confirm, need)]).await?.pop();
     }
     let mut answers = answers.into_iter();
     let doubt = match confirmed {
-        Some(confirmed) if !planted.has(Bug::ShortCountIsEnough) => line.doubt(confirmed, need),
+        Some(confirmed) if !planted.has(Bug::ShortCountIsEnough) => {
+            let missing = || is_missing(&follow).map(|name| line.unconfirmed(&name));
+            line.doubt(&confirmed, need).or_else(missing)
+        }
         _ => None,
     };
     Ok(batch
@@ -240,6 +256,10 @@ async fn run_confirmed(
         .collect())
 }
 
+fn about_replicas() -> Cmd {
+    redis::cmd("INFO").arg("replication").clone()
+}
+
 /// Waits until so many replicas, or the disk, have everything that this connection wrote.
 fn wait(line: &Line, confirm: Confirm, need: u32) -> Cmd {
     let longest = line.config.replication_timeout.as_millis().to_string();
@@ -250,19 +270,6 @@ fn wait(line: &Line, confirm: Confirm, need: u32) -> Cmd {
         wait.arg(need);
     }
     wait.arg(longest).clone()
-}
-
-/// Replicas that follow a master closely, by what it says of itself. One that it has not heard of
-/// for longer may be dead: whether it counts is for all servers to say, not for one.
-fn alive(said: Value) -> u32 {
-    let said = text(said).unwrap_or_default();
-    let follows = |line: &&str| {
-        let line = line.trim_end();
-        line.starts_with("slave")
-            && line.contains("state=online")
-            && line.split(',').any(|fact| matches!(fact, "lag=0" | "lag=1"))
-    };
-    u32::try_from(said.lines().filter(follows).count()).unwrap_or(u32::MAX)
 }
 
 fn put(commands: &mut Vec<Cmd>, order: &Order, asking: bool, by_text: bool) -> Result<(), Trouble> {
@@ -287,7 +294,7 @@ impl Line {
     }
 
     /// Why calls are in doubt that too few have confirmed.
-    fn doubt(&self, confirmed: Value, need: u32) -> Option<Trouble> {
+    fn doubt(&self, confirmed: &Value, need: u32) -> Option<Trouble> {
         let (have, need, who) = match confirmed {
             // One that is no master any more, for example. What became of each call, its own answer
             // says; what was done is not confirmed.
@@ -297,7 +304,7 @@ impl Line {
                 let message = format!("redis at {node}: nobody confirms: {code} {why:.200}");
                 return Some(Trouble::InDoubt(connection(message)));
             }
-            Value::Int(replicas) => (replicas, i64::from(need), "replicas"),
+            Value::Int(replicas) => (*replicas, i64::from(need), "replicas"),
             Value::Array(both) => match both.first() {
                 Some(Value::Int(local)) => (*local, 1, "disks"),
                 _ => (0, 1, "disks"),
@@ -309,6 +316,22 @@ impl Line {
             format!("redis at {node}: {have} of {need} {who} confirmed in time; in doubt")
         };
         (have < need).then(|| Trouble::InDoubt(connection(message())))
+    }
+
+    fn unconfirmed(&self, name: &str) -> Trouble {
+        let message = format!("redis at {}: its replica {name} does not confirm", self.node);
+        Trouble::InDoubt(connection(format!("{message}; in doubt")))
+    }
+
+    /// Runs a command.
+    async fn run_one(&self, command: &Cmd) -> Result<Value, Trouble> {
+        let (number, mut connection) = self.connection().await?;
+        let answer = connection.send_packed_command(command).await;
+        let answer = answer.map_err(|error| {
+            self.forget(number);
+            Trouble::broken(&self.node, error)
+        })?;
+        self.read(Some(answer))
     }
 
     /// Runs commands in order, and gives one answer each.
@@ -350,7 +373,8 @@ impl Line {
         if let Some(current) = &*self.current.lock() {
             return Ok(current.clone());
         }
-        let _alone = self.connecting.lock().await;
+        // Whoever has it may be a call that nobody polls any more.
+        let _alone = tokio::time::timeout(HELD_UP, self.connecting.lock()).await;
         if let Some(current) = &*self.current.lock() {
             return Ok(current.clone());
         }
@@ -385,21 +409,5 @@ impl Once {
 
     pub(crate) fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn replicas_that_are_online_and_heard_of_are_alive() {
-        let said = "# Replication\r\nrole:master\r\nconnected_slaves:4\r\n\
-                    slave0:ip=127.0.0.1,port=1,state=online,offset=14,lag=0\r\n\
-                    slave1:ip=127.0.0.1,port=2,state=online,offset=14,lag=1\r\n\
-                    slave2:ip=127.0.0.1,port=3,state=online,offset=14,lag=11\r\n\
-                    slave3:ip=127.0.0.1,port=4,state=wait_bgsave,offset=0,lag=0\r\n";
-        assert_eq!(alive(Value::BulkString(said.into())), 2);
-        assert_eq!(alive(Value::Nil), 0);
     }
 }

@@ -29,10 +29,12 @@ mod manage;
 mod pace;
 mod planted;
 mod receive;
+mod replicas;
 mod room;
 mod rules;
 mod scripts;
 mod send;
+mod sentinels;
 mod settle;
 mod survey;
 mod target;
@@ -40,6 +42,7 @@ mod topology;
 mod trouble;
 mod watch;
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -84,6 +87,9 @@ const GOING_BACK: Duration = Duration::from_secs(1);
 /// Most receives that ask a server at the same time; others wait for their turn.
 const LOOKS: u32 = 1 << 16;
 
+/// Most mailboxes whose keys are remembered.
+const KNOWN_KEYS: usize = 1024;
+
 /// Keeps mailboxes on Redis. One database and one prefix are one namespace.
 pub struct RedisBackend {
     inner: Arc<Inner>,
@@ -100,6 +106,8 @@ struct Inner {
     /// The rules of mailboxes without, as scripts take them.
     rules: String,
     made: Mutex<Made>,
+    /// Keys of mailboxes that were used before.
+    keys: Mutex<HashMap<Name, Keys>>,
     warnings: Vec<String>,
     /// No more calls are taken; those that are under way end.
     is_closing: AtomicBool,
@@ -180,6 +188,7 @@ impl RedisBackend {
             confirm,
             rules: rules::line(&config.policy),
             made: Mutex::default(),
+            keys: Mutex::default(),
             warnings,
             is_closing: AtomicBool::new(false),
             looks: Semaphore::new(LOOKS as usize),
@@ -213,7 +222,16 @@ impl Inner {
     }
 
     fn keys(&self, name: &Name) -> Keys {
-        Keys::of(&self.config().prefix, name)
+        let mut known = self.keys.lock();
+        if let Some(keys) = known.get(name) {
+            return keys.clone();
+        }
+        if known.len() >= KNOWN_KEYS {
+            known.clear();
+        }
+        let keys = Keys::of(&self.config().prefix, name);
+        known.insert(name.clone(), keys.clone());
+        keys
     }
 
     fn wall(&self) -> Timestamp {

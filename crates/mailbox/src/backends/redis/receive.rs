@@ -1,11 +1,14 @@
 //! Receiving, and waiting for something to receive. Every delivery of a call has a handle made of
 //! the call's secret: whoever asks again after a lost answer is given what the first try took.
 
+use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use mailbox_core::{DeadReason, Refusal, Time, Verdict};
-use tokio::sync::oneshot;
+use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use crate::backend::{Delivery, Settlement};
@@ -25,8 +28,6 @@ use crate::options::ReceiveOptions;
 
 /// Between two tries of a receive that has time to wait for a server to come back.
 const BETWEEN_TRIES: Duration = Duration::from_millis(100);
-/// How long what is damaged is held, to be made a dead letter.
-const HELD: Duration = Duration::from_secs(5);
 /// Whoever listens for all may have ended with its runtime: looked at so often.
 const LISTEN_ANYWAY: Duration = Duration::from_secs(5);
 /// What is tried at least before a receive gives up, whatever patience says.
@@ -39,8 +40,6 @@ struct Look {
     next_due: Option<Time>,
     /// There may be more at once.
     is_more: bool,
-    /// Something was made a dead letter, because it is not what was sent.
-    is_buried: bool,
     /// So many are in flight that no more can be.
     refused: Option<Refusal>,
 }
@@ -129,7 +128,7 @@ async fn look_and_hold_on(
     }
 }
 
-/// Takes what is there. Runs by itself: if nobody waits for it any more, it gives all back.
+/// Takes what is there. If nobody waits for it any more it goes on by itself, and gives all back.
 async fn look(
     inner: &Arc<Inner>,
     name: &Name,
@@ -137,40 +136,49 @@ async fn look(
     options: &ReceiveOptions,
     asking: &Asking,
 ) -> Result<Look> {
-    let (answer, answered) = oneshot::channel();
-    let task = (Arc::clone(inner), name.clone(), keys.clone(), options.clone(), asking.clone());
-    tokio::spawn(async move {
-        let (inner, name, keys, options, asking) = task;
+    let left = Arc::new(AtomicBool::new(false));
+    let (inner, name, is_left) = (Arc::clone(inner), name.clone(), Arc::clone(&left));
+    let (keys, options, asking) = (keys.clone(), options.clone(), asking.clone());
+    let look = Box::pin(async move {
         let _looking = inner.looks.acquire().await;
-        let looked = take(&inner, &name, &keys, &options, &asking).await;
-        if let Err(Ok(look)) = answer.send(looked) {
-            give_back(&inner, &name, look.taken).await;
+        let mut look = take(&inner, &name, &keys, &options, &asking).await?;
+        if is_left.load(Ordering::Relaxed) {
+            give_back(&inner, &name, std::mem::take(&mut look.taken)).await;
         }
+        Ok(look)
     });
-    let mut looking = Looking { answered, inner, name };
-    let looked = (&mut looking.answered).await;
-    looked.map_err(|_| Error::new(ErrorKind::Internal, "a receive was cut short"))?
+    Looking { look: Some(look), is_begun: false, left, runtime: Handle::current() }.await
 }
 
-/// An answer that somebody waits for.
-struct Looking<'a> {
-    answered: oneshot::Receiver<Result<Look>>,
-    inner: &'a Arc<Inner>,
-    name: &'a Name,
+/// A look that somebody waits for. Not a task of its own, which would cost more than all the rest.
+struct Looking {
+    /// Until there is an answer.
+    look: Option<Pin<Box<dyn Future<Output = Result<Look>> + Send>>>,
+    is_begun: bool,
+    /// Nobody waits any more.
+    left: Arc<AtomicBool>,
+    /// Whoever drops it may have another one, or none.
+    runtime: Handle,
 }
 
-impl Drop for Looking<'_> {
-    /// Gives back what came too late to be noticed: after the last look at it, before this.
+impl Future for Looking {
+    type Output = Result<Look>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<Look>> {
+        self.is_begun = true;
+        let look = self.look.as_mut().expect("nobody asks again after the answer");
+        let looked = ready!(look.as_mut().poll(context));
+        self.look = None;
+        Poll::Ready(looked)
+    }
+}
+
+impl Drop for Looking {
     fn drop(&mut self) {
-        self.answered.close();
-        let Ok(Ok(look)) = self.answered.try_recv() else { return };
+        let Some(look) = self.look.take().filter(|_| self.is_begun) else { return };
+        self.left.store(true, Ordering::Relaxed);
         // Where nothing runs any more, deadlines bring messages back.
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        let (inner, name) = (Arc::clone(self.inner), self.name.clone());
-        runtime.spawn(async move {
-            let _looking = inner.looks.acquire().await;
-            give_back(&inner, &name, look.taken).await;
-        });
+        self.runtime.spawn(look);
     }
 }
 
@@ -229,35 +237,26 @@ async fn take(
         retry_after: next_due.map_or(Duration::ZERO, |due| due.since(inner.pace.clock.now())),
     });
     let is_more = answer.text()? == "m";
-    let (taken, damaged) = read_deliveries(inner, &mut answer)?;
+    let is_held = !options.visibility_timeout.is_zero();
+    let (taken, damaged) = read_deliveries(inner, &mut answer, is_held)?;
     let is_damaged = !damaged.is_empty();
-    let is_buried = is_damaged && bury(inner, name, keys, options, damaged).await?;
-    let is_more = is_more || is_buried && taken.is_empty();
-    Ok(Look { taken, next_due, is_more, is_buried, refused })
-}
-
-/// Makes dead letters of what is not what was sent; false if none could be made.
-async fn bury(
-    inner: &Arc<Inner>,
-    name: &Name,
-    keys: &Keys,
-    options: &ReceiveOptions,
-    damaged: Vec<Settling>,
-) -> Result<bool> {
-    if !options.visibility_timeout.is_zero() {
-        return Ok(inner.settle(name, damaged).await?.iter().any(Result::is_ok));
-    }
-    // Such a delivery is over as soon as it is made: for a verdict it has to be held for a moment.
-    let held = options.clone().with_visibility_timeout(HELD);
-    let asking = Asking { secret: secret(), since: None };
-    let look = Box::pin(take(inner, name, keys, &held, &asking)).await?;
-    let is_buried = look.is_buried;
-    give_back(inner, name, look.taken).await;
-    Ok(is_buried)
+    let buried = match inner.settle(name, damaged).await {
+        // The rest is good. What is damaged comes back.
+        Err(_) if !taken.is_empty() => Vec::new(),
+        buried => buried?,
+    };
+    // When the next one is due is said to those only who take nothing.
+    let is_more =
+        is_more || taken.is_empty() && (is_damaged && is_held || buried.iter().any(Result::is_ok));
+    Ok(Look { taken, next_due, is_more, refused })
 }
 
 /// What was taken; and what is not what was sent, which becomes a dead letter (I4).
-fn read_deliveries(inner: &Inner, answer: &mut Answer) -> Result<(Vec<Delivery>, Vec<Settling>)> {
+fn read_deliveries(
+    inner: &Inner,
+    answer: &mut Answer,
+    is_held: bool,
+) -> Result<(Vec<Delivery>, Vec<Settling>)> {
     let now = inner.wall();
     let (mut taken, mut damaged) = (Vec::new(), Vec::new());
     while !answer.is_empty() {
@@ -274,13 +273,13 @@ fn read_deliveries(inner: &Inner, answer: &mut Answer) -> Result<(Vec<Delivery>,
             Ok(id) => id,
             Err(error) => {
                 let why = "its id is not text".to_owned();
-                damaged.push(Settling::damaged(error.into_bytes(), suffix, why));
+                damaged.push(Settling::damaged(error.into_bytes(), suffix, why, is_held));
                 continue;
             }
         };
         if let Some(damage) = damage {
             tracing::error!(message = id, damage, "integrity");
-            damaged.push(Settling::damaged(id.into_bytes(), suffix, damage));
+            damaged.push(Settling::damaged(id.into_bytes(), suffix, damage, is_held));
             continue;
         }
         taken.push(Delivery {

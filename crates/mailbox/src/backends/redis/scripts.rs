@@ -32,6 +32,9 @@ macro_rules! script {
         LazyLock::new(|| {
             let text = concat!(
                 include_str!("scripts/prelude.lua"),
+                "fill_seldom = function()\n",
+                include_str!("scripts/seldom.lua"),
+                "end\n",
                 include_str!(concat!("scripts/", $name, ".lua"))
             );
             Source { text, hash: Script::new(text) }

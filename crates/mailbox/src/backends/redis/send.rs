@@ -44,17 +44,19 @@ impl Inner {
         let keys = self.keys(name);
         // With an offset in digits: older readers of Python know no `Z`.
         let enqueued = wall.to_string().replace('Z', "+00:00");
-        let capacity = 9 * messages.len();
+        let (count, capacity) = (messages.len().to_string(), 2 + 4 * messages.len());
         let is_forgetful = self.config().planted.has(Bug::NewIdOnRetry);
         let order = |tried: Option<Duration>| {
             let mut arguments = self.preamble();
             arguments.reserve(capacity);
+            arguments.push(enqueued.as_str().into());
+            arguments.push(count.as_str().into());
             for (id, message) in &messages {
                 let id = match tried {
                     Some(_) if is_forgetful => new_id(0).to_string(),
                     _ => id.to_string(),
                 };
-                self.put_message(&mut arguments, id, &enqueued, message);
+                self.put_message(&mut arguments, id, message);
             }
             Order::script(Job::Send, &keys, arguments)
         };
@@ -63,25 +65,31 @@ impl Inner {
         self.read_sent(name, drafted, answer)
     }
 
-    fn put_message(
-        &self,
-        arguments: &mut Vec<Argument>,
-        id: String,
-        enqueued: &str,
-        message: &Outgoing,
-    ) {
-        let reply_to = message.reply_to.as_ref().map(|to| format!("={to}")).unwrap_or_default();
-        let key = message.idempotency_key.as_deref().unwrap_or_default();
-        let print = if key.is_empty() { String::new() } else { letter::hash(&message.payload) };
+    fn put_message(&self, arguments: &mut Vec<Argument>, id: String, message: &Outgoing) {
         arguments.push(id.into());
-        arguments.push(enqueued.into());
-        arguments.push(reply_to.into());
         arguments.push(message.payload.clone().into());
         arguments.push(letter::beside(message).into());
-        arguments.push(self.pace.span(message.delay).to_string().into());
-        arguments.push(key.into());
-        arguments.push(print.into());
-        arguments.push(message.group.as_deref().unwrap_or_default().into());
+        // What follows; few messages have any of it.
+        let (at, mut word) = (arguments.len(), String::new());
+        arguments.push("".into());
+        if let Some(reply_to) = &message.reply_to {
+            word.push('r');
+            arguments.push(reply_to.as_str().into());
+        }
+        if !message.delay.is_zero() {
+            word.push('d');
+            arguments.push(self.pace.span(message.delay).to_string().into());
+        }
+        if let Some(key) = message.idempotency_key.as_deref().filter(|key| !key.is_empty()) {
+            word.push('k');
+            arguments.push(key.into());
+            arguments.push(letter::hash(&message.payload).into());
+        }
+        if let Some(group) = message.group.as_deref().filter(|group| !group.is_empty()) {
+            word.push('g');
+            arguments.push(group.into());
+        }
+        arguments[at] = word.into();
     }
 
     fn read_sent(

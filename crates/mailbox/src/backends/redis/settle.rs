@@ -23,11 +23,13 @@ pub(super) struct Settling {
     id: Vec<u8>,
     suffix: String,
     verdict: Verdict,
+    /// False for one that was handed out for no time: a rejection ends it if nobody else has it.
+    is_held: bool,
 }
 
 impl Settling {
-    pub(super) fn damaged(id: Vec<u8>, suffix: String, why: String) -> Self {
-        Self { id, suffix, verdict: integrity(why) }
+    pub(super) fn damaged(id: Vec<u8>, suffix: String, why: String, is_held: bool) -> Self {
+        Self { id, suffix, verdict: integrity(why), is_held }
     }
 }
 
@@ -36,7 +38,7 @@ impl From<Settlement> for Settling {
         let handle = receipt_handle.to_string();
         // Without a colon it is no handle of ours: it matches nothing.
         let (id, suffix) = handle.rsplit_once(':').unwrap_or((&handle, ""));
-        Self { id: id.as_bytes().to_vec(), suffix: suffix.to_owned(), verdict }
+        Self { id: id.as_bytes().to_vec(), suffix: suffix.to_owned(), verdict, is_held: true }
     }
 }
 
@@ -80,15 +82,20 @@ impl Inner {
             Verdict::Acknowledge => ("ack", String::new(), &None),
             Verdict::Nack { delay, error } => ("nack", self.pace.span(*delay).to_string(), error),
             Verdict::Extend { timeout } => ("extend", self.pace.span(*timeout).to_string(), &None),
-            Verdict::Reject { reason, error } => ("reject", reason.as_str().to_owned(), error),
+            Verdict::Reject { reason, error } => {
+                let word = if settling.is_held { "reject" } else { "bury" };
+                (word, reason.as_str().to_owned(), error)
+            }
             Verdict::Return => ("return", String::new(), &None),
         };
         let error = error.as_ref().map(|error| format!("={error}")).unwrap_or_default();
         arguments.push(Argument::Bytes(settling.id.clone().into()));
         arguments.push(settling.suffix.as_str().into());
         arguments.push(word.into());
-        arguments.push(what.into());
-        arguments.push(error.into());
+        if !matches!(settling.verdict, Verdict::Acknowledge | Verdict::Return) {
+            arguments.push(what.into());
+            arguments.push(error.into());
+        }
     }
 
     fn read_settled(&self, name: &Name, answer: &str) -> Result<()> {

@@ -1,20 +1,19 @@
-//! Asking servers who has what: a single server what it is, nodes of a cluster and sentinels whom
-//! they take for master. Whoever does not answer soon does not count.
+//! Asking servers who has what: a single server what it is, nodes of a cluster whom they take for
+//! master. Whoever does not answer soon does not count.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use redis::Value;
 use tokio::task::JoinSet;
 
 use crate::backends::redis::client::Client;
-use crate::backends::redis::link::{Link, connect};
+use crate::backends::redis::link::Link;
 use crate::backends::redis::target::Node;
-use crate::backends::redis::topology::{Map, Owner};
+use crate::backends::redis::topology::Owner;
 use crate::backends::redis::trouble::{Trouble, connection};
 
 /// How long one that is asked may take.
-const ANSWER: Duration = Duration::from_millis(500);
+pub(super) const ANSWER: Duration = Duration::from_millis(500);
 /// Once somebody has answered, how long the others may take.
 const OTHERS: Duration = Duration::from_millis(100);
 /// The same once most have: a server that stands still must not hold up the way to the others.
@@ -89,84 +88,8 @@ pub(super) async fn ask_single(client: &Client, node: &Node) -> Result<Option<Ow
     let replicas = field(&replication, "connected_slaves").and_then(|count| count.parse().ok());
     // A replica that is not connected may be the next master: whoever was there is waited for.
     let known = client.owner(0).map_or(0, |owner| owner.replicas);
-    Ok(Some(Owner { node: node.clone(), replicas: replicas.unwrap_or(0).max(known) }))
-}
-
-/// What sentinels say of a master: the one with the latest election is right.
-pub(super) async fn ask_sentinels(client: &Client, master: &str) -> Result<Map, Trouble> {
-    let mut asked = JoinSet::new();
-    for sentinel in some_of(client.target.nodes.clone()) {
-        let (target, config) = (Arc::clone(&client.target), Arc::clone(&client.config));
-        let master = master.to_owned();
-        asked.spawn(async move {
-            let client = target.sentinel(&sentinel, &config).map_err(Trouble::Refused)?;
-            let connection = connect(&sentinel, &client, redis::AsyncConnectionConfig::new());
-            let connection = tokio::time::timeout(ANSWER, connection).await;
-            let mut connection = connection.map_err(|_| Trouble::silent(&sentinel))??;
-            ask_sentinel(&sentinel, &mut connection, &master).await
-        });
-    }
-    let views = gather(asked).await?;
-    let latest = views.iter().max_by_key(|view| view.epoch).expect("somebody answered");
-    let owner = Owner { node: latest.master.clone(), replicas: needed(&views, latest, client) };
-    Ok(Map::whole(owner))
-}
-
-/// What a sentinel says.
-struct View {
-    epoch: u64,
-    master: Node,
-    /// Replicas it knows, and whether it takes them for dead.
-    replicas: Vec<(String, bool)>,
-}
-
-/// How many replicas have to confirm: all but those that most sentinels take for dead. One that is
-/// cut off with an old master sees nobody. If there are replicas at all, it is at least one.
-fn needed(views: &[View], latest: &View, client: &Client) -> u32 {
-    let is_dead = |name: &str| {
-        let says = |view: &&View| view.replicas.iter().any(|(known, down)| known == name && *down);
-        2 * views.iter().filter(says).count() > client.target.nodes.len()
-    };
-    let alive = latest.replicas.iter().filter(|(name, _)| !is_dead(name)).count();
-    u32::try_from(alive).unwrap_or(u32::MAX).max(u32::from(!latest.replicas.is_empty()))
-}
-
-async fn ask_sentinel(
-    sentinel: &Node,
-    asked: &mut redis::aio::MultiplexedConnection,
-    master: &str,
-) -> Result<View, Trouble> {
-    let mut pipeline = redis::Pipeline::new();
-    pipeline.cmd("SENTINEL").arg("MASTER").arg(master);
-    pipeline.cmd("SENTINEL").arg("REPLICAS").arg(master);
-    let answers = tokio::time::timeout(ANSWER, asked.send_packed_commands(&pipeline, 0, 2)).await;
-    let answers = answers.map_err(|_| Trouble::silent(sentinel))?;
-    let answers = answers.map_err(|error| Trouble::broken(sentinel, error))?;
-    let [about_master, replicas] = <[Value; 2]>::try_from(answers).map_err(|_| {
-        Trouble::NotNow(connection(format!("redis sentinel {sentinel}: no answer")))
-    })?;
-    let unknown = || {
-        let message = format!("redis sentinel {sentinel}: it knows no master {master:?}");
-        Trouble::NotNow(connection(message))
-    };
-    let about_master = facts(about_master);
-    let fact = |name: &str| about_master.iter().find(|(key, _)| key == name).map(|(_, v)| v);
-    let host = fact("ip").cloned().ok_or_else(unknown)?;
-    let port = fact("port").and_then(|port| port.parse().ok()).ok_or_else(unknown)?;
-    let epoch = fact("config-epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or(0);
-    let replicas = match replicas {
-        Value::Array(replicas) => replicas,
-        _ => Vec::new(),
-    };
-    let about = |facts: Vec<(String, String)>| {
-        let fact = |name: &str| {
-            facts.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value.as_str())
-        };
-        let is_down = |flag| matches!(flag, "s_down" | "o_down" | "disconnected");
-        (fact("name").to_owned(), fact("flags").split(',').any(is_down))
-    };
-    let replicas = replicas.into_iter().map(facts).map(about).collect();
-    Ok(View { epoch, master: Node { host, port }, replicas })
+    let replicas = replicas.unwrap_or(0).max(known);
+    Ok(Some(Owner { node: node.clone(), replicas, named: Vec::new() }))
 }
 
 fn info(section: &str) -> redis::Cmd {

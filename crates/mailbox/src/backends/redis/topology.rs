@@ -25,6 +25,8 @@ struct Range {
 pub(crate) struct Owner {
     pub(crate) node: Node,
     pub(crate) replicas: u32,
+    /// Host and port of those that have to be among them, where sentinels say so.
+    pub(crate) named: Vec<String>,
 }
 
 impl Map {
@@ -101,7 +103,8 @@ fn read_view(said_by: &Node, text: &str) -> Vec<Claim> {
         }
         let slots: Vec<(u16, u16)> = line[8..].iter().filter_map(|text| read_slots(text)).collect();
         let node = read_node(said_by, line[1])?;
-        let owner = Owner { node, replicas: replicas.get(line[0]).copied().unwrap_or(0) };
+        let replicas = replicas.get(line[0]).copied().unwrap_or(0);
+        let owner = Owner { node, replicas, named: Vec::new() };
         Some(Claim { epoch: line[6].parse().ok()?, owner, slots })
     };
     lines.iter().filter_map(claim).collect()
@@ -128,6 +131,10 @@ fn read_node(said_by: &Node, text: &str) -> Option<Node> {
 mod tests {
     use super::*;
 
+    fn owner(port: u16, replicas: u32) -> Owner {
+        Owner { node: node(port), replicas, named: Vec::new() }
+    }
+
     fn node(port: u16) -> Node {
         Node { host: "10.0.0.1".into(), port }
     }
@@ -153,11 +160,11 @@ c :3@13 master - 0 0 3 connected 0-98 99
             let map = Map::of_cluster(&views);
             assert_eq!(map.owner(7).unwrap().node, node(3));
             assert_eq!(map.owner(99).unwrap().node, node(3));
-            assert_eq!(map.owner(100).unwrap(), &Owner { node: node(2), replicas: 0 });
+            assert_eq!(map.owner(100).unwrap(), &owner(2, 0));
             assert_eq!(map.owners().len(), 2);
         }
         let map = Map::of_cluster(&[(node(1), BEFORE.to_owned())]);
-        assert_eq!(map.owner(0).unwrap(), &Owner { node: node(1), replicas: 1 });
+        assert_eq!(map.owner(0).unwrap(), &owner(1, 1));
     }
 
     #[test]

@@ -357,6 +357,7 @@ async fn ear(
         if let Value::ServerError(error) = told.map_err(|error| Trouble::broken(node, error))? {
             // Without it rooms are read several times a second, which is late but not never.
             watch.is_deaf.store(true, Ordering::Relaxed);
+            watch.read_all_after(WITHOUT_EVENTS);
             let (code, why) = (error.code(), error.details().unwrap_or_default());
             tracing::warn!(%node, code, why, "redis: it does not tell of changes; events=no");
         }

@@ -116,7 +116,7 @@ async fn attributes_key_reply_address_and_group_are_beside_the_payload() {
     let (entered, beside) = meta["attrs"].split_once(';').unwrap();
     near(entered.parse::<f64>().unwrap() / 1e6 - place.now(), 0.0);
     let beside: serde_json::Value = serde_json::from_str(beside).unwrap();
-    let hash = &blake3::hash(b"1").to_hex()[..32];
+    let hash = blake3::hash(b"1").to_hex().to_string();
     let all = serde_json::json!({
         "attributes": {"k": "v"}, "key": "order-7", "group": "g", "hash": hash
     });

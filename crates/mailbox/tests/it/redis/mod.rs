@@ -1,15 +1,22 @@
 //! Mailboxes on Redis, from outside: through the library, and with plain commands beside it. Here
 //! is what all of them need: a server of their own, its keys, and plain commands to look at them.
 
+mod amounts;
 mod bad_input;
 mod failover;
 mod hostile;
+mod late;
 mod layout;
+mod lifetimes;
+mod listening;
+mod opening;
 mod points;
 mod proxy;
 mod python;
+mod roles;
 mod stage;
 mod tls;
+mod together;
 mod trouble;
 mod waiting;
 

@@ -7,6 +7,8 @@ local wrong = wrong_type()
 if wrong then
   return wrong
 end
+-- Rules that nobody can read are no reason to keep messages.
+read_rules()
 local count = live()
 call('UNLINK', PENDING, INVISIBLE, DATA, META, DELAYED, AGES, WAITING, HEADS)
 total('purged', count)

@@ -44,10 +44,10 @@ if ARGV[7] ~= '' then
   again = taken
 end
 
-local held = nil
+local invisible, held = invisible_at_first, nil
 -- Whether one more may be in flight.
 local function is_room()
-  if timeout == 0 or taken - again + call('ZCARD', INVISIBLE) < rules.max_in_flight then
+  if timeout == 0 or taken - again + invisible < rules.max_in_flight then
     return true
   end
   held = held or call('ZCOUNT', INVISIBLE, '(' .. string.format('%.17g', score(now)), '+inf')
@@ -56,7 +56,7 @@ local function is_room()
 end
 
 local function doomed(count, attrs, enqueued)
-  if rules.ready_age and entered(attrs, enqueued) + rules.ready_age <= now then
+  if rules.ready_age and seldom.entered(attrs, enqueued) + rules.ready_age <= now then
     return 'expired'
   end
   if rules.max_attempts and count >= rules.max_attempts then
@@ -64,8 +64,8 @@ local function doomed(count, attrs, enqueued)
   end
 end
 
--- Taken out of line at a time, and so many bytes at most altogether, or a little more: an answer that
--- takes too long is asked for again, and its messages would die without having been seen.
+-- Taken out of line at a time, and so many bytes at most altogether, or a little more: an answer
+-- that takes too long is asked for again, and its messages would die without having been seen.
 local AT_A_TIME, LARGE = 16, 8 * 1024 * 1024
 local stamp, seen, size = nil, {}, 0
 while taken < most and looked < MANY and again == 0 and size < LARGE do
@@ -74,35 +74,39 @@ while taken < most and looked < MANY and again == 0 and size < LARGE do
     break
   end
   looked = looked + #ids
-  local fields = {}
-  for at, id in ipairs(ids) do
-    local from = 7 * (at - 1)
+  -- Without others that are held, none of these can be.
+  local fields, kinds = {}, invisible_at_first == 0 and 5 or 6
+  for at = 1, #ids do
+    local id, from = ids[at], kinds * (at - 1)
     fields[from + 1], fields[from + 2] = id .. ':count', id .. ':enqueued'
     fields[from + 3], fields[from + 4] = id .. ':reply_to', id .. ':attrs'
-    fields[from + 5], fields[from + 6] = id .. ':turn', id .. ':hold'
-    fields[from + 7] = id .. ':handle'
+    fields[from + 5] = id .. ':turn'
+    if kinds == 6 then
+      fields[from + 6] = id .. ':handle'
+    end
   end
   local payloads = call('HMGET', DATA, unpack(ids))
   local kept = call('HMGET', META, unpack(fields))
   stamp = stamp or stamps(most) - most
-  for at, id in ipairs(ids) do
-    local from = 7 * (at - 1)
+  for at = 1, #ids do
+    local id, from = ids[at], kinds * (at - 1)
     local count = math.max(0, tonumber(kept[from + 1] or '') or 0)
     local enqueued, attrs = kept[from + 2], kept[from + 4]
     local payload = payloads[at]
     local reason = payload and doomed(count, attrs, enqueued)
     -- Others may put it in line again while it is held, or twice.
-    local twice = seen[id] or kept[from + 7] and call('ZSCORE', INVISIBLE, id)
+    local twice = seen[id] or kinds == 6 and kept[from + 6] and call('ZSCORE', INVISIBLE, id)
     seen[id] = true
     if twice then
       -- Its other place is enough.
     elseif not payload then
       -- Its payload is gone: it was sent twice, or others have removed it.
-      clear_away(id)
+      seldom.clear_away(id)
     elseif reason then
-      bury(id, reason)
+      seldom.bury(id, reason)
     elseif not is_room() then
       answer[3] = 'f' .. whole(rules.max_in_flight)
+      is_made_again = true
       for rest = #ids, at, -1 do
         call('RPUSH', PENDING, ids[rest])
       end
@@ -114,24 +118,25 @@ while taken < most and looked < MANY and again == 0 and size < LARGE do
       if timeout == 0 then
         back[#back + 1] = id
       else
-        scores[#scores + 1] = score(due)
-        scores[#scores + 1] = id
+        -- Backwards: a short sorted set is looked through from the beginning.
+        local first = 2 * (most - taken) - 1
+        scores[first], scores[first + 1] = score(due), id
       end
-      local width = #beside
-      beside[width + 1], beside[width + 2] = id .. ':count', whole(count + 1)
-      beside[width + 3], beside[width + 4] = id .. ':turn', whole(stamp)
+      local width, times = #beside, whole(count + 1)
+      beside[width + 1], beside[width + 2] = fields[from + 1], times
+      beside[width + 3], beside[width + 4] = fields[from + 5], whole(stamp)
       if timeout > 0 or rules.late_settle then
         beside[width + 5], beside[width + 6] = id .. ':handle', suffix
       end
       if rules.in_flight_factor then
         local hold = now + timeout * rules.in_flight_factor
         beside[#beside + 1], beside[#beside + 2] = id .. ':hold', whole(hold)
-      elseif kept[from + 6] then
+      elseif count > 0 then
         call('HDEL', META, id .. ':hold')
       end
       timed_out = timed_out + (turn and string.match(turn, '^%d') and 1 or 0)
       redelivered = redelivered + (count > 0 and 1 or 0)
-      hand_over(id, suffix, whole(count + 1), payload, enqueued, kept[from + 3], attrs)
+      hand_over(id, suffix, times, payload, enqueued, kept[from + 3], attrs)
       size = size + #payload
     end
   end
@@ -140,33 +145,38 @@ while taken < most and looked < MANY and again == 0 and size < LARGE do
   end
 end
 
-if #scores > 0 then
-  call('ZADD', INVISIBLE, unpack(scores))
+if taken > again and timeout > 0 then
+  call('ZADD', INVISIBLE, unpack(scores, 2 * (most - taken) + 1, 2 * most))
 end
 if #beside > 0 then
   call('HSET', META, unpack(beside))
 end
 if #back > 0 then
+  is_made_again = true
   call('LPUSH', PENDING, unpack(back))
 end
 local delivered = taken - again
 total('delivered', delivered)
 total('redelivered', redelivered)
 total('timed_out', timed_out)
-local next = call('ZRANGE', INVISIBLE, 0, 0, 'WITHSCORES')[2]
+local next = taken == 0 and call('ZRANGE', INVISIBLE, '0', '0', 'WITHSCORES')[2]
 answer[2] = next and whole(time_of(next)) or ''
 if looked >= MANY or (taken == 0 and next and time_of(next) <= now) then
   answer[4] = 'm'
 end
-for _, id in ipairs(call('ZRANGE', AGES, 0, 1)) do
-  clear_away(id)
+-- As many ages as payloads: then nobody else has acknowledged one, or sent one. With groups that is
+-- not sure enough, because others wait behind the one that is gone.
+if has_others or ages_at_first ~= data_at_first then
+  for _, id in ipairs(call('ZRANGE', AGES, '0', '1')) do
+    seldom.clear_away(id)
+  end
 end
-if call('ZCARD', WAITING) > 0 then
-  clear_groups(taken == 0 and 20 or 2)
+if has_others and call('ZCARD', WAITING) > 0 then
+  seldom.clear_groups(taken == 0 and 20 or 2)
 end
 if taken == 0 and answer[3] == '' and call('LLEN', PENDING) > 0 then
   answer[4] = 'm'
 end
 -- Whoever asks uses it, also in vain.
-keep_alive()
+keep_alive('received')
 return answer

@@ -10,6 +10,9 @@ if wrong then
 end
 bring_back()
 retain()
+if is_made_again then
+  seldom.live_alike()
+end
 local what, done, answer, behind = ARGV[4], 0, '', ''
 local last = call('ZREVRANGE', DEAD, 0, 0, 'WITHSCORES')[2] or '0'
 
@@ -31,9 +34,9 @@ local function revive(id)
     call('HSET', META, id .. ':group', kept[5])
   end
   call('ZADD', AGES, whole(number), id)
-  empty_grave(id)
-  if not kept[5] or join(id, kept[5], now, number) then
-    place(id, now)
+  seldom.empty_grave(id)
+  if not kept[5] or seldom.join(id, kept[5], now, number) then
+    seldom.place(id, now)
   end
   total('redriven', 1)
   return true
@@ -43,7 +46,7 @@ local function act(id)
   if what == 'redrive' then
     return revive(id)
   end
-  empty_grave(id)
+  seldom.empty_grave(id)
   return true
 end
 

@@ -20,7 +20,7 @@ for _, id in ipairs({ oldest or false, last or false }) do
   if id then
     local kept = call('HMGET', META, id .. ':attrs', id .. ':enqueued')
     if kept[1] or kept[2] then
-      local at = entered(kept[1], kept[2])
+      local at = seldom.entered(kept[1], kept[2])
       since = since and math.min(since, at) or at
     end
   end

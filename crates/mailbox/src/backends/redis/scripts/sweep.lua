@@ -7,7 +7,8 @@ if wrong then
 end
 bring_back()
 for _, id in ipairs(call('ZRANDMEMBER', AGES, 100)) do
-  clear_away(id)
+  seldom.clear_away(id)
 end
-clear_groups(100)
+seldom.clear_groups(100)
+seldom.live_alike()
 return {}
