@@ -160,6 +160,15 @@ pub(crate) async fn run(
     let bug = planted.map(|(bug, _)| bug);
     let mut worst = Effect::default();
     let done = all(stage, fault, faults, bug, &mut outcome, &mut worst).await;
+    conclude(outcome, &worst, done)
+}
+
+/// What came of all faults.
+pub(crate) fn conclude(
+    mut outcome: Outcome,
+    worst: &Effect,
+    done: Result<(), String>,
+) -> Result<Outcome, NotRun> {
     outcome.remark = Some(format!("longest times, all counts: {worst}"));
     match done {
         Ok(()) => Ok(outcome.end()),
@@ -190,21 +199,31 @@ async fn all(
     while outcome.goes_on(faults) {
         wait(random.millis(100, 600)).await;
         let effect = one(stage, &load, fault, first.slot).await?;
-        outcome.faults += 1;
-        outcome.acked_sends += effect.counts.sends;
-        outcome.acked_deletes += effect.counts.acks;
-        let mut found = load.book().take_violations();
-        let lost = found.iter().filter(|one| matches!(one, Violation::Lost(_))).count();
-        if bug.is_none() {
-            found.extend(effect.violations(fault));
-        }
-        say(&format!("    {fault}: {effect}, lost {lost}"));
-        outcome.take_all(found);
+        let violations = if bug.is_none() { effect.violations(fault) } else { Vec::new() };
         worst.add(&effect);
+        take_down(&load, fault, &effect, violations, outcome);
         load.flow().await?;
     }
     load.end().await;
     Ok(())
+}
+
+/// Adds what came of one fault to the rest.
+pub(crate) fn take_down(
+    load: &Load,
+    fault: Fault,
+    effect: &Effect,
+    violations: Vec<Violation>,
+    outcome: &mut Outcome,
+) {
+    outcome.faults += 1;
+    outcome.acked_sends += effect.counts.sends;
+    outcome.acked_deletes += effect.counts.acks;
+    let mut found = load.book().take_violations();
+    let lost = found.iter().filter(|one| matches!(one, Violation::Lost(_))).count();
+    found.extend(violations);
+    say(&format!("    {fault}: {effect}, lost {lost}"));
+    outcome.take_all(found);
 }
 
 /// One fault, until everything is as before.

@@ -6,7 +6,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::redis::book::Counts;
-use crate::redis::load::Lane;
+use crate::redis::failover::PATIENCE;
+use crate::redis::load::{Lane, until};
 use crate::redis::namespace::output;
 use crate::redis::stage::{Stage, ask};
 use crate::report::{NotRun, Outcome, say};
@@ -65,7 +66,8 @@ async fn all(stage: &mut Stage, moves: u64, outcome: &mut Outcome) -> Result<(),
         let (moving, flushes) = tokio::join!(moving, forget_scripts(stage));
         let time = start.elapsed();
         moving.and(flushes)?;
-        if stage.master_of(moved.slot) != Some(to) {
+        // Servers tell each other.
+        if !until(PATIENCE, || stage.master_of(moved.slot) == Some(to)).await {
             return Err("the mailbox did not move".to_owned());
         }
         load.flow().await?;

@@ -7,12 +7,11 @@ use mailbox::Name;
 use mailbox_redis_servers::Sentinels;
 
 use crate::random::Random;
-use crate::redis::failover::{Effect, Fault, PATIENCE, PAUSE};
+use crate::redis::failover::{Effect, Fault, PATIENCE, PAUSE, conclude, take_down};
 use crate::redis::load::{Lane, Load, until};
 use crate::redis::stage::{blocking, use_mailboxes};
-use crate::report::{NotRun, Outcome, say};
+use crate::report::{NotRun, Outcome};
 use crate::scene::wait;
-use crate::violation::Violation;
 
 /// Until servers that were harmed are whole again.
 const HEALING: Duration = Duration::from_secs(30);
@@ -28,11 +27,7 @@ pub(crate) async fn run(seed: u64, faults: u64) -> Result<Outcome, NotRun> {
     let mut outcome = Outcome::start(None);
     let mut worst = Effect::default();
     let done = all(&mut servers, seed, faults, &mut outcome, &mut worst).await;
-    outcome.remark = Some(format!("longest times, all counts: {worst}"));
-    match done {
-        Ok(()) => Ok(outcome.end()),
-        Err(why) => outcome.obstructed(NotRun(why)),
-    }
+    conclude(outcome, &worst, done)
 }
 
 async fn all(
@@ -55,15 +50,8 @@ async fn all(
         wait(random.millis(100, 600)).await;
         let fault = if outcome.faults.is_multiple_of(2) { Fault::Kill } else { Fault::Pause };
         let effect = one(servers, &load, fault).await?;
-        outcome.faults += 1;
-        outcome.acked_sends += effect.counts.sends;
-        outcome.acked_deletes += effect.counts.acks;
-        let mut found = load.book().take_violations();
-        let lost = found.iter().filter(|one| matches!(one, Violation::Lost(_))).count();
-        found.extend(effect.violations(fault));
-        say(&format!("    {fault}: {effect}, lost {lost}"));
-        outcome.take_all(found);
         worst.add(&effect);
+        take_down(&load, fault, &effect, effect.violations(fault), outcome);
         load.flow().await?;
     }
     load.end().await;

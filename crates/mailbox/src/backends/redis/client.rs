@@ -44,7 +44,7 @@ pub(crate) struct Client {
     /// When servers were last asked who is master.
     surveyed: tokio::sync::Mutex<Option<Instant>>,
     /// What sentinels have said.
-    pub(crate) elected: sentinels::LastElection,
+    pub(crate) elected: sentinels::Elections,
     lonely: Once,
     /// Something is elsewhere by now.
     pub(crate) moved: Notify,
@@ -71,7 +71,7 @@ impl Client {
             map: RwLock::default(),
             links: Mutex::default(),
             surveyed: tokio::sync::Mutex::default(),
-            elected: sentinels::LastElection::default(),
+            elected: sentinels::Elections::default(),
             lonely: Once::default(),
             moved: Notify::new(),
             closed: CancellationToken::new(),

@@ -207,37 +207,29 @@ async fn run_confirmed(
         Confirm::Replicas => need > 0,
         Confirm::Disk => true,
     };
-    // A replica may have come, or come back, since servers were last asked.
+    if is_confirmed {
+        commands.push(wait(line, confirm, need));
+    }
+    // Afterwards: a replica may have come, gone, or come back since servers were last asked.
     let is_counted = confirm == Confirm::Replicas && line.config.replicas.is_none();
     if is_counted {
         commands.push(about_replicas());
     }
-    if is_confirmed {
-        commands.push(wait(line, confirm, need));
-    }
     let mut answers = line.run(commands).await?;
+    let follow = is_counted.then(|| following(answers.pop()));
     let mut confirmed = if is_confirmed { answers.pop() } else { None };
-    let mut follow = is_counted.then(|| following(answers.pop()));
-    let is_missing =
-        |follow: &Option<Vec<String>>| follow.as_ref().and_then(|follow| replicas.missing(follow));
-    let is_enough = confirmed.as_ref().is_some_and(|said| line.doubt(said, need).is_none());
-    let came_late = is_enough && is_missing(&follow).is_some();
-    if came_late {
-        // It was asked before others were waited for.
-        follow = Some(following(line.run(vec![about_replicas()]).await?.pop()));
-    }
     let alive = u32::try_from(follow.as_ref().map_or(0, Vec::len)).unwrap_or(u32::MAX);
-    if (alive > need || came_late) && !planted.has(Bug::NotWaited) {
+    if alive > need && !planted.has(Bug::NotWaited) {
         replicas.raise(alive);
-        need = need.max(alive);
+        need = alive;
         // On the same connection: what counts is what was written there.
         confirmed = line.run(vec![wait(line, confirm, need)]).await?.pop();
     }
     let mut answers = answers.into_iter();
     let doubt = match confirmed {
         Some(confirmed) if !planted.has(Bug::ShortCountIsEnough) => {
-            let missing = || is_missing(&follow).map(|name| line.unconfirmed(&name));
-            line.doubt(&confirmed, need).or_else(missing)
+            let missing = follow.and_then(|follow| replicas.missing(&follow));
+            line.doubt(&confirmed, need).or_else(|| missing.map(|name| line.unconfirmed(&name)))
         }
         _ => None,
     };

@@ -70,12 +70,8 @@ pub(super) async fn receive(
     let (mut next_due, mut learned) = (first, room.learned());
     loop {
         if room.sleep(ticket, deadline, next_due, learned)? {
-            tokio::select! {
-                () = seat.wait() => {}
-                () = tokio::time::sleep(LISTEN_ANYWAY) => {
-                    inner.watch.listen(&inner.client);
-                    continue;
-                }
+            while tokio::time::timeout(LISTEN_ANYWAY, seat.wait()).await.is_err() {
+                inner.watch.listen(&inner.client);
             }
         }
         room.check()?;
@@ -237,26 +233,21 @@ async fn take(
         retry_after: next_due.map_or(Duration::ZERO, |due| due.since(inner.pace.clock.now())),
     });
     let is_more = answer.text()? == "m";
-    let is_held = !options.visibility_timeout.is_zero();
-    let (taken, damaged) = read_deliveries(inner, &mut answer, is_held)?;
+    let (taken, damaged) = read_deliveries(inner, &mut answer)?;
     let is_damaged = !damaged.is_empty();
-    let buried = match inner.settle(name, damaged).await {
-        // The rest is good. What is damaged comes back.
-        Err(_) if !taken.is_empty() => Vec::new(),
-        buried => buried?,
-    };
-    // When the next one is due is said to those only who take nothing.
-    let is_more =
-        is_more || taken.is_empty() && (is_damaged && is_held || buried.iter().any(Result::is_ok));
+    if let Err(error) = inner.settle(name, damaged).await
+        && taken.is_empty()
+    {
+        return Err(error);
+    }
+    // The rest is good. What is damaged has ended, or somebody else has it, or it comes back. When
+    // the next one is due is said to those only who take nothing.
+    let is_more = is_more || taken.is_empty() && is_damaged;
     Ok(Look { taken, next_due, is_more, refused })
 }
 
 /// What was taken; and what is not what was sent, which becomes a dead letter (I4).
-fn read_deliveries(
-    inner: &Inner,
-    answer: &mut Answer,
-    is_held: bool,
-) -> Result<(Vec<Delivery>, Vec<Settling>)> {
+fn read_deliveries(inner: &Inner, answer: &mut Answer) -> Result<(Vec<Delivery>, Vec<Settling>)> {
     let now = inner.wall();
     let (mut taken, mut damaged) = (Vec::new(), Vec::new());
     while !answer.is_empty() {
@@ -273,13 +264,13 @@ fn read_deliveries(
             Ok(id) => id,
             Err(error) => {
                 let why = "its id is not text".to_owned();
-                damaged.push(Settling::damaged(error.into_bytes(), suffix, why, is_held));
+                damaged.push(Settling::damaged(error.into_bytes(), suffix, why));
                 continue;
             }
         };
         if let Some(damage) = damage {
             tracing::error!(message = id, damage, "integrity");
-            damaged.push(Settling::damaged(id.into_bytes(), suffix, damage, is_held));
+            damaged.push(Settling::damaged(id.into_bytes(), suffix, damage));
             continue;
         }
         taken.push(Delivery {

@@ -16,8 +16,8 @@ use crate::backends::redis::survey::text;
 #[derive(Debug)]
 pub(crate) struct Replicas {
     count: AtomicU32,
-    /// Host and port of those that must be among them, if that is known.
-    named: Mutex<Vec<String>>,
+    /// Host and port of those that must be among them, if that is known; each has one or more.
+    named: Mutex<Vec<Vec<String>>>,
 }
 
 impl Replicas {
@@ -25,7 +25,7 @@ impl Replicas {
         Self { count: AtomicU32::new(count), named: Mutex::default() }
     }
 
-    pub(crate) fn set(&self, count: u32, named: &[String]) {
+    pub(crate) fn set(&self, count: u32, named: &[Vec<String>]) {
         self.count.store(count, Ordering::Relaxed);
         *self.named.lock() = named.to_vec();
     }
@@ -47,10 +47,11 @@ impl Replicas {
         let is_plain = |name: &String| {
             name.rsplit_once(':').is_some_and(|(host, _)| host.parse::<IpAddr>().is_ok())
         };
-        if !named.iter().chain(following).all(is_plain) {
+        if !named.iter().flatten().chain(following).all(is_plain) {
             return None;
         }
-        named.iter().find(|name| !following.contains(name)).cloned()
+        let follows = |names: &&Vec<String>| names.iter().any(|name| following.contains(name));
+        named.iter().find(|names| !follows(names)).map(|names| names.join(" or "))
     }
 }
 
@@ -66,10 +67,22 @@ pub(crate) fn following(said: Option<Value>) -> Vec<String> {
         // Two of the server's clocks: what it has just heard may have been in a second to come.
         let is_heard = matches!(fact("lag"), Some("-1" | "0" | "1"));
         let is_close = is_heard && fact("state") == Some("online");
-        let is_one = slave.starts_with("slave") && is_close;
-        is_one.then(|| format!("{}:{}", fact("ip").unwrap_or("?"), fact("port").unwrap_or("?")))
+        let (ip, port) = (fact("ip").unwrap_or("?"), fact("port").unwrap_or("?"));
+        // Tools that copy a server once have no port: they never become master.
+        let is_one = slave.starts_with("slave") && is_close && port != "0";
+        is_one.then(|| format!("{ip}:{port}"))
     };
     said.lines().filter_map(follows).collect()
+}
+
+/// How many replicas a master has, following closely or not.
+pub(crate) fn connected(said: &str) -> u32 {
+    let is_one = |line: &&str| {
+        let Some((slave, facts)) = line.trim_end().split_once(':') else { return false };
+        let number = slave.strip_prefix("slave").unwrap_or_default();
+        number.parse::<u32>().is_ok() && !facts.split(',').any(|fact| fact == "port=0")
+    };
+    u32::try_from(said.lines().filter(is_one).count()).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]
@@ -87,6 +100,10 @@ mod tests {
         let ports = ["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:9"];
         assert_eq!(following(Some(Value::BulkString(said.into()))), ports);
         assert_eq!(following(Some(Value::Nil)), Vec::<String>::new());
+        assert_eq!(connected(said), 5);
+        let tool = "role:master\r\nslave0:ip=127.0.0.1,port=0,state=online,offset=0,lag=1\r\n";
+        assert_eq!(following(Some(Value::BulkString(tool.into()))), Vec::<String>::new());
+        assert_eq!(connected(tool), 0);
     }
 
     #[test]
@@ -94,10 +111,12 @@ mod tests {
         let texts = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
         let replicas = Replicas::new(0);
         assert_eq!(replicas.missing(&texts(&["10.0.0.1:1"])), None);
-        replicas.set(1, &texts(&["10.0.0.2:1"]));
+        replicas.set(1, &[texts(&["10.0.0.2:1"])]);
         assert_eq!(replicas.missing(&texts(&["10.0.0.1:1", "10.0.0.2:1"])), None);
         assert_eq!(replicas.missing(&texts(&["10.0.0.1:1"])).as_deref(), Some("10.0.0.2:1"));
         assert_eq!(replicas.missing(&[]).as_deref(), Some("10.0.0.2:1"));
+        replicas.set(1, &[texts(&["10.0.0.2:1", "127.0.0.1:1"])]);
+        assert_eq!(replicas.missing(&texts(&["127.0.0.1:1"])), None);
         // It may be the same one.
         assert_eq!(replicas.missing(&texts(&["redis-2:1"])), None);
     }

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::backends::redis::keys::Keys;
+use crate::backends::redis::target::Node;
 use crate::error::{Error, ErrorKind, Result};
 use crate::home::clock::Clock;
 use crate::home::waiters::{Ticket, Waiters, Wakers};
@@ -37,8 +38,9 @@ struct State {
     is_receivable: bool,
     /// How often a server has told something.
     learned: u64,
-    /// Which mailbox of this name it is, if it was there: a removed one is another.
-    born: Option<Vec<u8>>,
+    /// Which mailbox of this name it is, if it was there, and who said so: a removed one is
+    /// another.
+    born: Option<(Node, Vec<u8>)>,
     /// When it goes by itself, unless somebody uses it.
     expires: Option<Instant>,
     ended: Option<ErrorKind>,
@@ -49,7 +51,8 @@ struct State {
 pub(crate) struct Sight {
     pub(crate) ready: u64,
     pub(crate) next_due: Option<Time>,
-    pub(crate) born: Option<Vec<u8>>,
+    /// Who told, and which mailbox of this name it is, if it is there.
+    pub(crate) born: (Node, Option<Vec<u8>>),
     pub(crate) expires: Option<Instant>,
 }
 
@@ -88,6 +91,9 @@ impl Room {
         if state.learned != learned && state.is_receivable {
             return Ok(false);
         }
+        // What was told while it looked may be later than what it saw.
+        let told = (state.learned != learned).then_some(state.next_due).flatten();
+        let next_due = next_due.into_iter().chain(told).min();
         (state.next_due, state.is_receivable) = (next_due, false);
         state.waiters.sleep(ticket, now, deadline, next_due);
         // If it has taken over from one that is not polled, somebody has to be its deputy.
@@ -103,10 +109,16 @@ impl Room {
         let mut state = self.state.lock();
         // One that nobody has used for so long is gone without having been removed.
         let is_expired = state.expires.is_some_and(|at| at <= Instant::now() + EXPIRY_SLACK);
-        if state.born.is_some() && state.born != sight.born && !is_expired {
+        let (node, born) = sight.born;
+        // After an election another server may never have heard of it.
+        let is_other = state
+            .born
+            .as_ref()
+            .is_some_and(|(said_by, known)| *said_by == node && born.as_ref() != Some(known));
+        if is_other && !is_expired {
             return false;
         }
-        (state.born, state.expires) = (sight.born, sight.expires);
+        (state.born, state.expires) = (born.map(|born| (node, born)), sight.expires);
         state.learned += 1;
         state.next_due = sight.next_due;
         let is_due = sight.next_due.is_some_and(|due| due <= now);
@@ -169,5 +181,50 @@ impl Lobby for Room {
 
     fn by_clock(&self, time: Time) -> Time {
         time
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn room() -> Room {
+        let name: Name = "jobs".parse().expect("a name");
+        let keys = Keys::of("", &name);
+        Room::new(name, keys, Clock::system())
+    }
+
+    fn sight(port: u16, born: Option<&str>, next_due: Option<Time>) -> Sight {
+        let born = born.map(|born| born.as_bytes().to_vec());
+        let born = (Node { host: "10.0.0.1".into(), port }, born);
+        Sight { ready: 0, next_due, born, expires: None }
+    }
+
+    #[test]
+    fn what_is_told_while_somebody_looks_is_kept_although_it_saw_nothing() {
+        let room = room();
+        let (ticket, now) = (room.enter(), room.clock.now());
+        let [soon, later, deadline] = [2, 5, 20].map(|secs| now.after(Duration::from_secs(secs)));
+        for (seen, due) in [(None, soon), (Some(later), soon), (Some(soon), soon)] {
+            let learned = room.learned();
+            assert!(room.learn(sight(1, Some("a"), Some(soon))));
+            assert!(room.sleep(ticket, deadline, seen, learned).unwrap());
+            assert_eq!(room.state.lock().next_due, Some(due));
+        }
+        // What was told before it looked is over.
+        assert!(room.sleep(ticket, deadline, None, room.learned()).unwrap());
+        assert_eq!(room.state.lock().next_due, None);
+    }
+
+    #[test]
+    fn a_mailbox_is_gone_if_the_same_server_says_so_not_if_another_never_had_it() {
+        let room = room();
+        assert!(room.learn(sight(1, None, None)));
+        assert!(room.learn(sight(1, Some("a"), None)));
+        assert!(room.learn(sight(2, None, None)));
+        assert!(room.learn(sight(2, Some("b"), None)));
+        assert!(!room.learn(sight(2, None, None)));
+        assert!(!room.learn(sight(2, Some("c"), None)));
+        assert!(room.learn(sight(2, Some("b"), None)));
     }
 }

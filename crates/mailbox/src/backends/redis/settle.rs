@@ -23,13 +23,14 @@ pub(super) struct Settling {
     id: Vec<u8>,
     suffix: String,
     verdict: Verdict,
-    /// False for one that was handed out for no time: a rejection ends it if nobody else has it.
-    is_held: bool,
+    /// It is not what was sent: a rejection ends it, also if it is too late, unless somebody else
+    /// has it.
+    is_damaged: bool,
 }
 
 impl Settling {
-    pub(super) fn damaged(id: Vec<u8>, suffix: String, why: String, is_held: bool) -> Self {
-        Self { id, suffix, verdict: integrity(why), is_held }
+    pub(super) fn damaged(id: Vec<u8>, suffix: String, why: String) -> Self {
+        Self { id, suffix, verdict: integrity(why), is_damaged: true }
     }
 }
 
@@ -38,7 +39,7 @@ impl From<Settlement> for Settling {
         let handle = receipt_handle.to_string();
         // Without a colon it is no handle of ours: it matches nothing.
         let (id, suffix) = handle.rsplit_once(':').unwrap_or((&handle, ""));
-        Self { id: id.as_bytes().to_vec(), suffix: suffix.to_owned(), verdict, is_held: true }
+        Self { id: id.as_bytes().to_vec(), suffix: suffix.to_owned(), verdict, is_damaged: false }
     }
 }
 
@@ -83,7 +84,7 @@ impl Inner {
             Verdict::Nack { delay, error } => ("nack", self.pace.span(*delay).to_string(), error),
             Verdict::Extend { timeout } => ("extend", self.pace.span(*timeout).to_string(), &None),
             Verdict::Reject { reason, error } => {
-                let word = if settling.is_held { "reject" } else { "bury" };
+                let word = if settling.is_damaged { "bury" } else { "reject" };
                 (word, reason.as_str().to_owned(), error)
             }
             Verdict::Return => ("return", String::new(), &None),

@@ -8,6 +8,7 @@ use tokio::task::JoinSet;
 
 use crate::backends::redis::client::Client;
 use crate::backends::redis::link::Link;
+use crate::backends::redis::replicas::connected;
 use crate::backends::redis::target::Node;
 use crate::backends::redis::topology::Owner;
 use crate::backends::redis::trouble::{Trouble, connection};
@@ -85,10 +86,9 @@ pub(super) async fn ask_single(client: &Client, node: &Node) -> Result<Option<Ow
             format!("redis at {node}: it is a read-only replica; its master is {master}:{port}");
         return Err(Trouble::NotNow(connection(message)));
     }
-    let replicas = field(&replication, "connected_slaves").and_then(|count| count.parse().ok());
     // A replica that is not connected may be the next master: whoever was there is waited for.
     let known = client.owner(0).map_or(0, |owner| owner.replicas);
-    let replicas = replicas.unwrap_or(0).max(known);
+    let replicas = connected(&replication).max(known);
     Ok(Some(Owner { node: node.clone(), replicas, named: Vec::new() }))
 }
 

@@ -25,8 +25,9 @@ struct Range {
 pub(crate) struct Owner {
     pub(crate) node: Node,
     pub(crate) replicas: u32,
-    /// Host and port of those that have to be among them, where sentinels say so.
-    pub(crate) named: Vec<String>,
+    /// Names of those that have to be among them, where sentinels say so: host and port, or several
+    /// of them for one server.
+    pub(crate) named: Vec<Vec<String>>,
 }
 
 impl Map {
@@ -90,13 +91,7 @@ struct Claim {
 /// What cannot be read is left out: others may say it better.
 fn read_view(said_by: &Node, text: &str) -> Vec<Claim> {
     let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(' ').collect()).collect();
-    let mut replicas: HashMap<&str, u32> = HashMap::new();
-    for line in lines.iter().filter(|line| line.len() >= 8 && line[3] != "-") {
-        // `fail` is what the majority agreed on; `fail?` is one node's opinion.
-        if !line[2].split(',').any(|flag| matches!(flag, "fail" | "noaddr" | "handshake")) {
-            *replicas.entry(line[3]).or_default() += 1;
-        }
-    }
+    let replicas = count_replicas(&lines);
     let claim = |line: &Vec<&str>| {
         if line.len() < 9 || !line[2].split(',').any(|flag| flag == "master") {
             return None;
@@ -108,6 +103,34 @@ fn read_view(said_by: &Node, text: &str) -> Vec<Claim> {
         Some(Claim { epoch: line[6].parse().ok()?, owner, slots })
     };
     lines.iter().filter_map(claim).collect()
+}
+
+/// How many replicas each master has, by id, but dead ones: `fail` is what the majority agreed on,
+/// `fail?` is one node's opinion.
+fn count_replicas<'a>(lines: &[Vec<&'a str>]) -> HashMap<&'a str, u32> {
+    let has =
+        |line: &[&str], wanted: &[&str]| line[2].split(',').any(|flag| wanted.contains(&flag));
+    let whole = || lines.iter().filter(|line| line.len() >= 8);
+    // Right after an election the others still follow the old master. They will follow whoever was
+    // elected last, unless that one has become a replica itself, and says of whom.
+    let elected = whole().filter(|line| line.len() > 8 && has(line, &["master"]));
+    let elected = elected.max_by_key(|line| line[6].parse::<u64>().unwrap_or(0));
+    let mut replicas: HashMap<&str, u32> = HashMap::new();
+    for line in whole().filter(|line| line[3] != "-") {
+        if has(line, &["fail", "noaddr", "handshake"]) {
+            continue;
+        }
+        let master = whole().find(|other| other[0] == line[3]);
+        let follows = match master {
+            Some(master) if has(master, &["slave"]) => Some(master[3]),
+            Some(master) if has(master, &["fail"]) && master.len() == 8 => elected.map(|e| e[0]),
+            _ => Some(line[3]),
+        };
+        if let Some(follows) = follows {
+            *replicas.entry(follows).or_default() += 1;
+        }
+    }
+    replicas
 }
 
 /// Reads `7`, or `7-9`. Slots on the move, `[7->-id]`, are where they were.
@@ -165,6 +188,26 @@ c :3@13 master - 0 0 3 connected 0-98 99
         }
         let map = Map::of_cluster(&[(node(1), BEFORE.to_owned())]);
         assert_eq!(map.owner(0).unwrap(), &owner(1, 1));
+    }
+
+    #[test]
+    fn whoever_follows_an_old_master_counts_for_the_one_that_was_elected() {
+        let replicas = |more: &str| {
+            let map = Map::of_cluster(&[(node(2), format!("{AFTER}{more}"))]);
+            (map.owner(0).unwrap().replicas, map.owner(100).unwrap().replicas)
+        };
+        assert_eq!(replicas(""), (0, 0));
+        assert_eq!(replicas("e 10.0.0.1:5@15 slave a 0 0 1 connected\n"), (1, 0));
+        assert_eq!(replicas("e 10.0.0.1:5@15 slave,fail a 0 0 1 connected\n"), (0, 0));
+        // The old one follows already, and somebody follows it.
+        let chain = AFTER.replace("master,fail -", "slave c").replace("disconnected", "connected");
+        let chain = format!("{chain}e 10.0.0.1:5@15 slave a 0 0 1 connected\n");
+        let map = Map::of_cluster(&[(node(2), chain)]);
+        assert_eq!(map.owner(0).unwrap().replicas, 2);
+        // One who follows a master without slots, which lives, is none of others.
+        let idle = AFTER.replace("master,fail -", "master -");
+        let map = Map::of_cluster(&[(node(2), format!("{idle}e 10.0.0.1:5@15 slave a 0 0 1 c\n"))]);
+        assert_eq!(map.owner(0).unwrap().replicas, 0);
     }
 
     #[test]

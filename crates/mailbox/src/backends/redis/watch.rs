@@ -324,7 +324,7 @@ async fn read_from(
     let mut sights = Vec::with_capacity(rooms.len());
     for _ in rooms {
         let sight = [answers.next(), answers.next(), answers.next(), answers.next()];
-        sights.push(sight_of(&watch.pace, present, sight));
+        sights.push(sight_of(&watch.pace, node, present, sight));
     }
     Ok(sights)
 }
@@ -389,7 +389,7 @@ fn present(pace: &Pace, time: Option<Value>) -> u64 {
 }
 
 /// What was read of one room; none if the server did not say.
-fn sight_of(pace: &Pace, present: u64, read: [Option<Value>; 4]) -> Option<Sight> {
+fn sight_of(pace: &Pace, node: &Node, present: u64, read: [Option<Value>; 4]) -> Option<Sight> {
     let [Some(Value::Int(ready)), Some(Value::Array(first)), Some(born), Some(Value::Int(ttl))] =
         read
     else {
@@ -413,5 +413,6 @@ fn sight_of(pace: &Pace, present: u64, read: [Option<Value>; 4]) -> Option<Sight
     let next_due = score.map(|score| pace.local(pace.read_score(score), present));
     // Negative: it does not go by itself.
     let expires = u64::try_from(ttl).ok().map(|ttl| Instant::now() + Duration::from_secs(ttl));
-    Some(Sight { ready: u64::try_from(ready).unwrap_or(0), next_due, born, expires })
+    let (ready, born) = (u64::try_from(ready).unwrap_or(0), (node.clone(), born));
+    Some(Sight { ready, next_due, born, expires })
 }

@@ -5,10 +5,12 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use mailbox::backends::redis::RedisBackend;
 use mailbox::{Backend, DeadReason, Delivery, Outgoing, Peek, Policy, Retention, Verdict};
 
+use super::proxy::{Fault, Proxy};
 use super::stage::receive_for;
-use super::{Place, jobs, key, millis, nack, seconds};
+use super::{Place, SOON, jobs, key, millis, nack, seconds, until};
 
 fn grouped(payload: &str, group: &str) -> Outgoing {
     let mut message = Outgoing::new(payload.to_owned().into());
@@ -83,6 +85,44 @@ async fn a_damaged_message_alone_is_a_dead_letter_when_a_receive_for_no_time_com
     assert!(place.receive_many(1, Duration::ZERO, Duration::ZERO).await.is_empty());
     assert_eq!(place.dead().await, [(damaged, DeadReason::Integrity)]);
     assert_eq!(place.parts(), ["dead", "graves", "state"]);
+}
+
+#[tokio::test]
+async fn a_damaged_message_that_is_held_for_no_longer_than_a_moment_becomes_a_dead_letter() {
+    let place = Place::new().await;
+    let damaged = place.send("1").await;
+    place.run::<()>(&["HSET", &key("data"), &damaged, "not what was sent"]);
+    let receiving = place.receive_many(1, Duration::ZERO, Duration::from_micros(1));
+    let taken = tokio::time::timeout(SOON, receiving).await.expect("it comes back");
+    assert!(taken.is_empty(), "{taken:?}");
+    assert_eq!(place.dead().await, [(damaged, DeadReason::Integrity)]);
+}
+
+#[tokio::test]
+async fn good_messages_are_handed_over_also_if_nobody_says_that_a_damaged_one_has_ended() {
+    let place = Place::new().await;
+    let proxy = Proxy::before(&place.node).await;
+    let backend = RedisBackend::open(&proxy.url()).await.unwrap();
+    // The server knows the scripts.
+    place.send("0").await;
+    let zero = place.receive(seconds(30)).await.unwrap();
+    place.settle(&zero, Verdict::Acknowledge).await.unwrap();
+    let damaged = place.send("1").await;
+    let good = place.send("2").await;
+    place.run::<()>(&["HSET", &key("data"), &damaged, "not what was sent"]);
+    proxy.hold();
+    let receiving = tokio::spawn(async move {
+        receive_for(&backend, "jobs", 10, Duration::ZERO, seconds(30)).await
+    });
+    until("both are taken", || async { place.scores("invisible").len() == 2 }).await;
+    // The answer arrives, and what is said next is lost.
+    proxy.harm_next(Fault::ReplyLost);
+    proxy.let_go();
+    let taken = receiving.await.unwrap().expect("the rest is good");
+    assert!(proxy.is_harm_done());
+    let ids: Vec<String> = taken.iter().map(|one| one.id.to_string()).collect();
+    assert_eq!(ids, [good]);
+    place.settle(&taken[0], Verdict::Acknowledge).await.unwrap();
 }
 
 #[tokio::test]

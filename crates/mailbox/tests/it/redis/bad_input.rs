@@ -102,6 +102,11 @@ async fn what_a_user_may_not_do_is_forbidden_and_changes_nothing() {
         ("read-keys", "on >sesame %R~* &* +@all".to_owned()),
         ("no-scripts", format!("{all} -evalsha -eval")),
         ("no-list", format!("{all} -hincrby -rpop -zrem")),
+        // Lengths are asked for before anything is changed.
+        ("no-zcard", format!("{all} -zcard")),
+        ("no-hlen", format!("{all} -hlen")),
+        ("no-llen", format!("{all} -llen")),
+        ("no-exists", format!("{all} -exists")),
     ] {
         let words: Vec<&str> =
             ["ACL", "SETUSER", user].into_iter().chain(rights.split(' ')).collect();

@@ -5,13 +5,13 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use mailbox::backends::redis::RedisBackend;
-use mailbox::{Backend, DeadReason, Outgoing, Verdict};
+use mailbox::backends::redis::{RedisBackend, RedisConfig};
+use mailbox::{Backend, DeadReason, Outgoing, Policy, Retention, Verdict};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-use super::{Place, jobs, key, seconds, send, url};
+use super::{Place, jobs, key, millis, seconds, send, until, url};
 
 /// The most ids that `gone` has.
 const GONE: u64 = 50_000;
@@ -48,7 +48,12 @@ impl Delay {
 
     /// Sends a message twice: the first try is kept, the second takes effect.
     async fn send(&self, message: Outgoing) -> (String, Vec<u8>) {
-        let backend = RedisBackend::open(&url(&self.address.to_string())).await.unwrap();
+        self.send_with(RedisConfig::default(), message).await
+    }
+
+    async fn send_with(&self, config: RedisConfig, message: Outgoing) -> (String, Vec<u8>) {
+        let place = url(&self.address.to_string());
+        let backend = RedisBackend::open_with(&place, config).await.unwrap();
         self.plan.is_next.store(true, Ordering::Relaxed);
         let id = send(&*backend, message).await.unwrap();
         let kept = std::mem::take(&mut *self.plan.kept.lock().unwrap());
@@ -150,6 +155,33 @@ async fn a_first_try_that_comes_after_the_message_has_died_does_not_bring_it_bac
     let [(dead, _)]: [(String, f64); 1] = place.scores("dead").try_into().unwrap();
     assert_eq!(dead, id);
     assert!(!place.parts().contains(&"data".to_owned()));
+}
+
+#[tokio::test]
+async fn a_first_try_that_finds_its_message_too_old_does_not_send_it_again() {
+    let place = Place::new().await;
+    let delay = Delay::before(&place).await;
+    place.send("0").await;
+    let zero = place.receive(seconds(30)).await.unwrap();
+    place.settle(&zero, Verdict::Acknowledge).await.unwrap();
+    // The mailbox has no rules of its own: those who send bring them.
+    let retention = Retention { ready_age: Some(millis(100)), ..Retention::default() };
+    let policy = Policy { retention, ..Policy::default() };
+    let config = RedisConfig::default().with_policy(policy);
+    let (id, kept) = delay.send_with(config, Outgoing::new("1".into())).await;
+    assert_eq!(place.list("pending"), [&*id]);
+    let came_in: f64 = place.meta(&id)["attrs"].split(';').next().unwrap().parse().unwrap();
+    until("it is too old", || async { place.now() > came_in / 1e6 + 0.1 }).await;
+    assert!(!place.parts().contains(&"dead".to_owned()), "nobody has noticed yet");
+    // The first one finds the message dead that it has just buried itself, the second one before.
+    for _ in 0..2 {
+        assert_eq!(arrive(&place, &kept).await, DONE);
+        let [(dead, _)]: [(String, f64); 1] = place.scores("dead").try_into().unwrap();
+        assert_eq!(dead, id);
+        assert_eq!(place.parts(), ["dead", "gone", "graves", "state"], "it is in line too");
+    }
+    let totals = place.backend.stats(&jobs()).await.unwrap().totals;
+    assert_eq!((totals.sent, totals.dead_lettered), (2, 1));
 }
 
 #[tokio::test]

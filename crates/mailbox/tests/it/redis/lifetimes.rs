@@ -283,6 +283,66 @@ async fn counting_is_no_use_of_a_mailbox_and_does_not_pass_for_one() {
     place.check_lifetimes(TTL, "received in vain");
 }
 
+#[tokio::test]
+async fn whoever_has_used_a_mailbox_last_has_said_how_long_all_of_it_lives() {
+    let (short, long) = (100, 1_000);
+    let place = living(Some(100)).await;
+    let other = place.another(RedisConfig::default().with_ttl(Some(seconds(1_000)))).await;
+    let mut python = Python::at(&place.node);
+    let options = ReceiveOptions::new().with_visibility_timeout(seconds(60));
+    let mut delayed = outgoing("later", None, Some("k"));
+    delayed.delay = seconds(3_600);
+    let (plain, nack_it) = (outgoing("now", None, None), nack(Duration::ZERO));
+    for what in ["send", "receive", "acknowledge", "nack"] {
+        for (first, last, ttl) in [(&other, &place.backend, short), (&place.backend, &other, long)]
+        {
+            for is_shared in [false, true] {
+                let is_settled = ["acknowledge", "nack"].contains(&what);
+                first.purge(&jobs()).await.unwrap();
+                let mut messages = vec![plain.clone(), plain.clone()];
+                // Whoever receives is the first who makes something invisible.
+                messages.extend(is_settled.then(|| delayed.clone()));
+                first.send(&jobs(), messages).await.unwrap();
+                let mut taken = if is_settled {
+                    first.receive(&jobs(), &options).await.unwrap()
+                } else {
+                    Vec::new()
+                };
+                if is_shared {
+                    // Others let what they know live for three days.
+                    python.send("1");
+                    assert!(place.ttl("data") > long);
+                }
+                match what {
+                    "send" => drop(last.send(&jobs(), vec![plain.clone()]).await.unwrap()),
+                    "receive" => taken = last.receive(&jobs(), &options).await.unwrap(),
+                    _ => {
+                        let receipt_handle = taken[0].receipt_handle.clone();
+                        let verdict =
+                            if what == "nack" { nack_it.clone() } else { Verdict::Acknowledge };
+                        let batch = vec![Settlement { receipt_handle, verdict }];
+                        last.settle(&jobs(), batch).await.unwrap().remove(0).unwrap();
+                    }
+                }
+                let lifetimes = place.lifetimes();
+                let told = format!("{what}, {ttl}, {is_shared}: {lifetimes:?}");
+                assert_eq!(taken.len(), usize::from(what != "send"), "{told}");
+                for part in ["pending", "data", "meta", "ages", "state"] {
+                    assert!(lifetimes.contains_key(part), "{part}, {told}");
+                }
+                for (part, left) in &lifetimes {
+                    let whole = match *part {
+                        part if STAY.contains(&part) || part == "gone" => continue,
+                        "known" | "known_until" => ttl.max(WINDOW),
+                        _ => ttl,
+                    };
+                    assert!((whole - whole / 100..=whole).contains(left), "{part}, {told}");
+                }
+            }
+        }
+    }
+}
+
 /// Somebody else, who knows four keys, and lets them live as long as it likes.
 struct Other<'a> {
     place: &'a Place,

@@ -10,12 +10,15 @@ use std::time::{Duration, Instant};
 use mailbox::backends::redis::RedisBackend;
 use mailbox::{Delivery, Result};
 use mailbox_redis_servers::{Cluster, Node};
+use redis::Connection;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::stage::{Stage, acknowledge, info, key, receive, run, say, send, stats, url};
+use super::stage::{
+    Stage, acknowledge, info, key, receive, receive_for, run, say, send, stats, url,
+};
 use super::{PATIENCE, SOON, until};
 
 /// The worst that waking up may take. What was not heard is read again after several seconds.
@@ -312,6 +315,47 @@ async fn who_begins_to_wait_after_the_end_of_a_runtime_listens_for_all() {
         let (delivery, _) = wake_up(waiting, AT_ONCE, mailbox).await;
         assert_eq!(delivery.id, sent);
     }
+}
+
+/// How often a server was asked what there is for those who wait.
+fn asked(plain: &mut Connection) -> u64 {
+    let stats: String = run(plain, &["INFO", "commandstats"]);
+    let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_ttl:calls="));
+    line.map_or(0, |rest| rest.split(',').next().unwrap().parse().unwrap())
+}
+
+#[tokio::test]
+async fn who_has_taken_a_damaged_message_only_is_woken_when_the_next_one_comes_back() {
+    let stage = Stage::new().await;
+    let between = Between::before(&stage.node).await;
+    let here = RedisBackend::open(&super::url(&between.address())).await.unwrap();
+    let (other, mut plain, plan) = (&stage.backend, stage.connect(), &between.plan);
+    // The server knows the scripts.
+    send(other, "jobs", "0").await.unwrap();
+    let zero = receive(other, "jobs", Duration::ZERO).await.unwrap().remove(0);
+    acknowledge(other, "jobs", &zero).await.unwrap();
+    let held = send(other, "jobs", "held").await.unwrap();
+    let taken = receive_for(other, "jobs", 1, Duration::ZERO, Duration::from_secs(1)).await;
+    assert_eq!(taken.unwrap().len(), 1);
+    let waiting = wait_at(&here, "jobs");
+    until_waiting(&here, "jobs").await;
+    let scripts = plan.scripts.load(Ordering::Relaxed);
+    between.stop(Still::Scripts);
+    let damaged = send(other, "jobs", "damaged").await.unwrap().to_string();
+    between.until_more("it looks", |plan| &plan.scripts, scripts).await;
+    run::<()>(&mut plain, &["HSET", &key("jobs", "data"), &damaged, "not what was sent"]);
+    let (before, kept) = (asked(&mut plain), plan.kept.load(Ordering::Relaxed));
+    between.stop(Still::Answers);
+    between.until_more("it has taken it", |plan| &plan.kept, kept).await;
+    until("it knows what there is", || std::future::ready(asked(&mut plain) > before)).await;
+    for _ in 0..20 {
+        tokio::task::yield_now().await;
+    }
+    // Before it can say that the message is damaged, somebody else has it.
+    run::<()>(&mut plain, &["HSET", &key("jobs", "meta"), &format!("{damaged}:handle"), "other"]);
+    between.stop(Still::Nothing);
+    let (delivery, _) = wake_up(waiting, 2 * AT_ONCE, "when the held one comes back").await;
+    assert_eq!(delivery.id, held);
 }
 
 /// Hands over a slot without any keys.

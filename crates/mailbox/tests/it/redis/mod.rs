@@ -1,6 +1,7 @@
 //! Mailboxes on Redis, from outside: through the library, and with plain commands beside it. Here
 //! is what all of them need: a server of their own, its keys, and plain commands to look at them.
 
+mod abandoned;
 mod amounts;
 mod bad_input;
 mod failover;

@@ -1,8 +1,8 @@
 -- Settles a batch of deliveries.
 --
 -- ARGV from 4 on, three each: id, suffix of its handle, verdict (ack, nack, extend, reject,
--- return, bury: reject what nobody holds); and two more for nack, extend, reject and bury: a time or
--- a reason, and what went wrong: '' or '=' and text.
+-- return, bury: reject what nobody else holds); and two more for nack, extend, reject and bury: a
+-- time or a reason, and what went wrong: '' or '=' and text.
 -- Answer, one each: '' done; 's' the handle is stale; 'e' its deadline has passed; 'h' and a time:
 -- it can be held so long at most.
 local wrong = wrong_type() or read_rules()
@@ -121,7 +121,9 @@ local function settle(number)
   local due = scores[number] and time_of(scores[number])
   local is_late = not due or due <= now
   if verdict == 'bury' then
-    local is_there = not due and call('HEXISTS', DATA, id) == 1
+    -- Ours, also if its deadline has passed meanwhile, or in line.
+    local is_free = not due or handles[number] == suffix
+    local is_there = is_free and call('HEXISTS', DATA, id) == 1
     if not is_there or not seldom.take_out(id) then
       return 's'
     end
