@@ -29,15 +29,21 @@ const KEYS: [&str; 15] = [
     "gone",
 ];
 /// The time of the server, three days to live, and the rules of a mailbox that has none.
-const PREAMBLE: [&str; 3] = ["", "259200", ",1048576,,300000000000,1048576,refuse,,,,,,"];
+const PREAMBLE: [&str; 3] = ["", "259200", ""];
 /// What is kept beside a payload that has nothing but a hash.
-const BESIDE: &str = r#"{"hash":"0123456789abcdef0123456789abcdef"}"#;
+const BESIDE: &str = concat!(
+    r#"{"hash":"0123456789abcdef0123456789abcdef"#,
+    r#"0123456789abcdef0123456789abcdef"}"#
+);
 const SECRET: &str = "0123456789abcdef0123456789abcdef";
 
 macro_rules! script {
     ($name:literal) => {
         Script::new(concat!(
             include_str!("../../../crates/mailbox/src/backends/redis/scripts/prelude.lua"),
+            "fill_seldom = function()\n",
+            include_str!("../../../crates/mailbox/src/backends/redis/scripts/seldom.lua"),
+            "end\n",
             include_str!(concat!(
                 "../../../crates/mailbox/src/backends/redis/scripts/",
                 $name,
@@ -92,8 +98,7 @@ impl Bare {
         let id = format!("{:026}", self.sent);
         self.sent += 1;
         let mut send = self.order(&self.send);
-        send.arg(&id).arg(ENQUEUED).arg("").arg(&body[..]).arg(BESIDE).arg("0");
-        send.arg("").arg("").arg("");
+        send.arg(ENQUEUED).arg("1").arg(&id).arg(&body[..]).arg(BESIDE).arg("");
         assert_eq!(self.call(send).await, [Value::BulkString(Vec::new())]);
 
         let mut receive = self.order(&self.receive);
@@ -105,7 +110,26 @@ impl Bare {
         };
 
         let mut acknowledge = self.order(&self.settle);
-        acknowledge.arg(id).arg(suffix).arg("ack").arg("").arg("");
+        acknowledge.arg(id).arg(suffix).arg("ack");
         assert_eq!(self.call(acknowledge).await, [Value::BulkString(Vec::new())]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::load::Bodies;
+    use crate::redis::ours::Ours;
+
+    /// The limit is one as long as it calls what we call.
+    #[tokio::test]
+    async fn scripts_take_what_a_bare_client_gives_them() {
+        let node = Node::start(&[]).expect("redis-server is installed");
+        let mut bodies = Bodies::new();
+        Ours::open(&node, "ours").await.cycle(&mut bodies, 1).await;
+        let mut bare = Bare::connect(&node, "bare").await;
+        for _ in 0..3 {
+            bare.cycle(&bodies.next()).await;
+        }
     }
 }
