@@ -31,7 +31,7 @@ INSTALL_REDIS='
     fi
     export DEBIAN_FRONTEND=noninteractive
     apt-get update -qq
-    apt-get install -y -qq --no-install-recommends redis-server redis-tools
+    apt-get install -y -qq --no-install-recommends redis-server redis-tools openssl
     # Nor at the next boot.
     if [ -d /run/systemd/system ]; then
         systemctl disable --quiet redis-server.service
@@ -39,24 +39,26 @@ INSTALL_REDIS='
 '
 
 has_redis() {
-    command -v redis-server >/dev/null && command -v redis-cli >/dev/null
+    # openssl makes the certificates of servers with TLS.
+    command -v redis-server >/dev/null && command -v redis-cli >/dev/null &&
+        command -v openssl >/dev/null
 }
 
 if ! has_redis; then
-    echo "redis-server or redis-cli is missing, installing the packages redis-server and redis-tools"
+    echo "redis-server, redis-cli or openssl is missing, installing redis-server, redis-tools and openssl"
     if ! command -v apt-get >/dev/null; then
-        echo "there is no apt-get; install redis-server and redis-cli (7.0 or later) by hand" >&2
+        echo "there is no apt-get; install redis-server and redis-cli (7.0 or later) and openssl by hand" >&2
         exit 1
     elif ((EUID == 0)); then
         sh -c "$INSTALL_REDIS" || true
     elif command -v sudo >/dev/null; then
         sudo sh -c "$INSTALL_REDIS" || true
     else
-        echo "this needs root; as root: apt-get install redis-server redis-tools" >&2
+        echo "this needs root; as root: apt-get install redis-server redis-tools openssl" >&2
         exit 1
     fi
     if ! has_redis; then
-        echo "redis-server and redis-cli are still not in PATH; see the messages above" >&2
+        echo "redis-server, redis-cli and openssl are still not all in PATH; see the messages above" >&2
         exit 1
     fi
 fi

@@ -42,6 +42,18 @@ impl<R: 'static, F: Factory<R> + ?Sized> Factory<R> for Arc<F> {
     }
 }
 
+/// The mailbox that a bare name, or one of the backend's own addresses, leads to there.
+pub(crate) fn name_on(backend: &dyn Backend, identifier: &str) -> Result<Name> {
+    if !Address::has_scheme(identifier) {
+        return Name::parse(identifier).map_err(|why| unreadable(identifier, &why));
+    }
+    let address = Address::parse(identifier).map_err(|why| unreadable(identifier, &why))?;
+    if backend.address(address.name()) != identifier {
+        return Err(Error::resolution(identifier, "it is not in this namespace"));
+    }
+    Ok(address.name().clone())
+}
+
 /// Makes mailboxes of one memory backend, from bare names and from that backend's own addresses.
 ///
 /// One factory is one namespace: it leads to no other backend, so each tenant gets a factory of its
@@ -78,17 +90,6 @@ impl<R> MemoryFactory<R> {
     pub const fn on(backend: Arc<MemoryBackend>) -> Self {
         Self { backend, bodies: PhantomData }
     }
-
-    fn name(&self, identifier: &str) -> Result<Name> {
-        if !Address::has_scheme(identifier) {
-            return Name::parse(identifier).map_err(|why| unreadable(identifier, &why));
-        }
-        let address = Address::parse(identifier).map_err(|why| unreadable(identifier, &why))?;
-        if self.backend.address(address.name()) != identifier {
-            return Err(Error::resolution(identifier, "it is not in this namespace"));
-        }
-        Ok(address.name().clone())
-    }
 }
 
 #[async_trait]
@@ -97,7 +98,7 @@ where
     R: Serialize + DeserializeOwned + Send + Sync + 'static,
 {
     async fn create(&self, identifier: &str) -> Result<Mailbox<R>> {
-        Ok(Mailbox::new(self.backend.reached(), self.name(identifier)?))
+        Ok(Mailbox::new(self.backend.reached(), name_on(&*self.backend, identifier)?))
     }
 }
 

@@ -50,7 +50,7 @@ mod cache;
 #[cfg(test)]
 mod closing;
 mod composite;
-mod factory;
+pub(crate) mod factory;
 mod flights;
 mod host;
 pub(crate) mod identifier;

@@ -8,14 +8,12 @@ use async_trait::async_trait;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::address::Address;
 use crate::backend::Backend;
 use crate::backends::redis::RedisBackend;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::mailbox::Mailbox;
-use crate::name::Name;
 use crate::resolver::Factory;
-use crate::resolver::identifier::unreadable;
+use crate::resolver::factory::name_on;
 
 /// Makes mailboxes of one Redis backend, from bare names, as other programs write them, and from
 /// that backend's own addresses. It leads to no other server, database or prefix, so each tenant
@@ -31,17 +29,6 @@ impl<R> RedisMailboxFactory<R> {
     pub const fn on(backend: Arc<RedisBackend>) -> Self {
         Self { backend, bodies: PhantomData }
     }
-
-    fn name(&self, identifier: &str) -> Result<Name> {
-        if !Address::has_scheme(identifier) {
-            return Name::parse(identifier).map_err(|why| unreadable(identifier, &why));
-        }
-        let address = Address::parse(identifier).map_err(|why| unreadable(identifier, &why))?;
-        if self.backend.address(address.name()) != identifier {
-            return Err(Error::resolution(identifier, "it is not in this namespace"));
-        }
-        Ok(address.name().clone())
-    }
 }
 
 #[async_trait]
@@ -51,7 +38,8 @@ where
 {
     async fn create(&self, identifier: &str) -> Result<Mailbox<R>> {
         let backend: Arc<dyn Backend> = Arc::<RedisBackend>::clone(&self.backend);
-        Ok(Mailbox::new(backend, self.name(identifier)?))
+        let name = name_on(&*backend, identifier)?;
+        Ok(Mailbox::new(backend, name))
     }
 }
 
