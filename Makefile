@@ -5,8 +5,8 @@
 help: ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
 
-run: ## Run the request/reply demo, which prints what happens step by step
-	cargo run -q --example request_reply -p mailbox
+run: ## Build and start the service; it prints what to try next
+	cargo run -q -p mailbox-cli -- serve
 
 test: ## Run everything CI runs
 	@scripts/test.sh

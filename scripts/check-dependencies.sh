@@ -11,6 +11,8 @@ BUDGET_BARE=46
 BUDGET_DEFAULT=50
 # With Redis: its client, and TLS with one provider of cryptography.
 BUDGET_REDIS=105
+# With the client of a service: HTTP, TLS with the same provider, capabilities.
+BUDGET_REMOTE=84
 
 # A name in this list stands for itself and for its family: `hyper` also for `hyper-util`.
 HEAVY="actix aws axum curl deadpool-redis fred grpcio h2 h3 http httparse hyper isahc native-tls
@@ -73,6 +75,7 @@ within_budget() {
 within_budget bare "$BUDGET_BARE" --no-default-features
 within_budget default "$BUDGET_DEFAULT"
 within_budget redis "$BUDGET_REDIS" --features redis
+within_budget remote "$BUDGET_REMOTE" --features remote
 
 core="$(crates -p mailbox-core -e normal,build --target all)"
 if (($(echo "$core" | wc -l) != 1)); then

@@ -64,3 +64,20 @@ if ! has_redis; then
 fi
 # Sentinels need no program of their own: redis-server --sentinel.
 redis-server --version | cut -d ' ' -f 1-3
+
+# Tests of capabilities talk to another implementation; it gets an environment of its own.
+PYTHON_ENV="$TARGET_DIR/python"
+PYMACAROONS=0.13.0
+has_pymacaroons() {
+    "$PYTHON_ENV/bin/python" -c "import importlib.metadata as m, sys
+sys.exit(m.version('pymacaroons') != '$PYMACAROONS')" 2>/dev/null
+}
+if ! has_pymacaroons; then
+    echo "pymacaroons $PYMACAROONS is missing, installing it into $PYTHON_ENV"
+    if ! python3 -m venv "$PYTHON_ENV"; then
+        echo "python3 with its module venv is needed; on Debian: apt-get install python3-venv" >&2
+        exit 1
+    fi
+    "$PYTHON_ENV/bin/pip" install --quiet --disable-pip-version-check "pymacaroons==$PYMACAROONS"
+    has_pymacaroons || { echo "pymacaroons is still missing; see above" >&2; exit 1; }
+fi

@@ -9,6 +9,7 @@
 mod core_cycle;
 mod core_peer;
 mod directory;
+mod http;
 mod journal;
 mod memory;
 mod redis;
@@ -51,10 +52,14 @@ const MEASUREMENTS: &[(&str, Measurement)] = &[
     ("directory backlog", Disk(directory::backlog::waiting_files)),
     ("directory waking", Disk(directory::waking::by_file_events)),
     ("redis", Processor(redis::measure)),
+    ("http", Disk(http::measure)),
 ];
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
+    if http::serve_as_child(&words) {
+        return ExitCode::SUCCESS;
+    }
     // Memory is measured in a process of its own, which is this program called again; and whoever
     // is to be killed is one too.
     let answer = memory::answer_as_child(&words)

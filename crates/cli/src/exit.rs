@@ -1,4 +1,5 @@
-//! From errors to exit codes, in one place. The table is part of the interface: scripts rely on it.
+//! From what happened to an exit code. The codes of errors are in the table of all protocols
+//! (`mailbox::Status`); scripts rely on them.
 
 use std::process::ExitCode;
 
@@ -24,57 +25,17 @@ pub(crate) enum Outcome {
 pub(crate) fn code(outcome: Result<Outcome>, is_json: bool) -> ExitCode {
     let code = match outcome {
         Ok(Outcome::Done) => DONE,
-        Ok(Outcome::Found(kind)) => code_of(kind),
+        Ok(Outcome::Found(kind)) => kind.status().exit,
         Ok(Outcome::Interrupted) => INTERRUPTED,
         Err(error) => {
             crate::output::complain(&error, is_json);
-            code_of(error.kind())
+            error.kind().status().exit
         }
     };
     ExitCode::from(code)
 }
 
-/// What a script can tell errors apart by.
-pub(crate) const fn code_of(kind: ErrorKind) -> u8 {
-    match kind {
-        ErrorKind::InvalidParameter
-        | ErrorKind::TooLarge
-        | ErrorKind::Serialization
-        | ErrorKind::MailboxResolution
-        | ErrorKind::ReplyNotAvailable
-        | ErrorKind::Unsupported => 2,
-        ErrorKind::NotFound
-        | ErrorKind::ReceiptHandleExpired
-        | ErrorKind::MessageFinalized
-        | ErrorKind::Duplicate => 3,
-        ErrorKind::Unauthorized | ErrorKind::Forbidden => 4,
-        ErrorKind::Integrity => 5,
-        ErrorKind::MailboxFull
-        | ErrorKind::Saturated
-        | ErrorKind::Connection
-        | ErrorKind::Closed => 6,
-        // A defect, and every kind that this version does not know.
-        _ => 1,
-    }
-}
-
 /// Output that cannot be written.
 pub(crate) fn unwritten(error: std::io::Error) -> Error {
     Error::new(ErrorKind::Internal, "cannot write the output").with_source(error)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_kind_of_error_has_its_exit_code() {
-        let codes: Vec<(ErrorKind, u8)> =
-            ErrorKind::ALL.into_iter().map(|kind| (kind, code_of(kind))).collect();
-        let only_defects = codes.iter().filter(|(_, code)| *code == 1).map(|(kind, _)| *kind);
-        assert_eq!(only_defects.collect::<Vec<_>>(), [ErrorKind::Internal]);
-        assert!(codes.contains(&(ErrorKind::Integrity, 5)));
-        assert!(codes.contains(&(ErrorKind::Connection, 6)));
-        assert!(codes.contains(&(ErrorKind::MailboxFull, 6)));
-    }
 }

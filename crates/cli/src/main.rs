@@ -4,6 +4,7 @@
 mod args;
 mod commands;
 mod exit;
+mod local;
 mod output;
 mod place;
 mod progress;
@@ -19,6 +20,7 @@ use clap::Parser;
 fn main() -> ExitCode {
     let args = args::Args::parse();
     output::colour(args.color);
+    local::use_data(args.data.clone());
     let is_json = args.is_json();
     let outcome = commands::run(args);
     exit::code(outcome, is_json)

@@ -7,6 +7,8 @@ use std::{fs, io};
 
 use mailbox::{Address, Backend, Error, ErrorKind, Name, Result, open_backend};
 
+use crate::local;
+
 /// Mailboxes among which one is looked for.
 const LISTED: usize = 10_000;
 /// Stands for the mailbox where only its place was named. It is never used.
@@ -47,7 +49,10 @@ impl Place {
         if address.is_path() {
             check_path(&address, making)?;
         }
-        let backend = open_backend(&address).await?;
+        let backend: Arc<dyn Backend> = match address.scheme() {
+            "http" | "https" => local::open(&address).await?,
+            _ => open_backend(&address).await?,
+        };
         Ok(Self { backend, name: address.name().clone(), address })
     }
 
@@ -93,11 +98,7 @@ pub(crate) fn read(text: &str) -> Result<Address> {
     let is_address = Address::has_scheme(text)
         || parsed.as_ref().is_ok_and(|it| it.is_path() || it.scheme() == "memory");
     if !is_address && Name::parse(text).is_ok() {
-        let message = format!(
-            "{text}: a name alone means the local service, which does not exist yet; say where \
-             the mailbox is, for example dir:./inbox/{text}"
-        );
-        return Err(Error::new(ErrorKind::Unsupported, message).with_field("address"));
+        return local::address(text);
     }
     let address = parsed.map_err(|error| {
         if is_address {
@@ -122,6 +123,11 @@ fn check_home(address: &Address) -> Result<()> {
          or {scheme}:./{place}/... for a folder that is called ~"
     );
     Err(Error::new(ErrorKind::InvalidParameter, message).with_field("address"))
+}
+
+/// The place of the service of this machine.
+pub(crate) fn local_place() -> Result<Address> {
+    local::address(NOBODY)
 }
 
 /// Reads an address without a name, such as `dir:inboxes`.
@@ -193,8 +199,11 @@ mod tests {
 
     #[test]
     fn a_bare_name_is_told_apart_from_an_address() {
-        assert_eq!(read("jobs").unwrap_err().kind(), ErrorKind::Unsupported);
-        assert_eq!(read("user:42:inbox").unwrap_err().kind(), ErrorKind::Unsupported);
+        for name in ["jobs", "user:42:inbox"] {
+            let address = read(name).unwrap();
+            assert!(address.scheme().starts_with("http"), "{address}");
+            assert_eq!(address.name().as_str(), name);
+        }
         assert_eq!(read("a/b").unwrap_err().kind(), ErrorKind::InvalidParameter);
         assert_eq!(read("").unwrap_err().kind(), ErrorKind::InvalidParameter);
         assert_eq!(read("dir:./~/jobs").unwrap().place(), "./~");
@@ -204,7 +213,7 @@ mod tests {
             assert!(error.message().contains("$HOME"), "{error}");
         }
         assert!(read_place("dir:~").is_err());
-        for text in ["dir:jobs", "memory:jobs", "memory://jobs", "dir:a/jobs", "redis://h/jobs"] {
+        for text in ["dir:jobs", "memory:jobs", "memory://jobs", "dir:a/jobs", "http://h/jobs"] {
             assert_eq!(read(text).unwrap().name().as_str(), "jobs", "{text}");
         }
     }

@@ -7,8 +7,9 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use mailbox::blocking::{Mailbox, Message};
 use mailbox::{
-    Abilities, Backend, Delivery, Error, ErrorKind, Letter, Name, Outgoing, Peek, Peeked, Policy,
-    Raw, ReceiveOptions, Record, ReplyTo, Result, Selection, SendOptions, Sent, Settlement, Stats,
+    Abilities, Backend, Delivery, Error, ErrorKind, Figure, Letter, Name, Outgoing, Peek, Peeked,
+    Policy, Raw, ReceiveOptions, Record, ReplyTo, Result, Selection, SendOptions, Sent, Settlement,
+    Stats,
 };
 use tokio::sync::oneshot;
 
@@ -113,6 +114,10 @@ impl Backend for Bridge {
 
     async fn remove(&self, mailbox: &Name) -> Result<bool> {
         self.inner.remove(mailbox).await
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        Vec::new()
     }
 
     async fn close(&self) -> Result<()> {

@@ -14,8 +14,8 @@ use std::task::{Context, Poll};
 use async_trait::async_trait;
 use mailbox::testing::ManualClock;
 use mailbox::{
-    Abilities, Backend, Delivery, Error, ErrorKind, Name, Outgoing, Peek, Policy, ReceiveOptions,
-    Record, Result, Selection, Sent, Settlement, Stats, Verdict,
+    Abilities, Backend, Delivery, Error, ErrorKind, Figure, Name, Outgoing, Peek, Policy,
+    ReceiveOptions, Record, Result, Selection, Sent, Settlement, Stats, Verdict,
 };
 use parking_lot::Mutex;
 
@@ -203,6 +203,10 @@ impl Backend for Faulty {
         // Before it happens: whoever is woken by it must find it here.
         *self.removals.lock().entry(mailbox.clone()).or_default() += 1;
         self.tell(self.inner.remove(mailbox)).await
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        self.inner.figures()
     }
 
     async fn close(&self) -> Result<()> {

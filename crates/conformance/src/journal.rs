@@ -8,8 +8,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use mailbox::backends::journal::{JournalBackend, JournalConfig};
 use mailbox::{
-    Abilities, Backend, Delivery, Error, ErrorKind, Name, Outgoing, Peek, Policy, ReceiveOptions,
-    Record, Result, Selection, Sent, Settlement, Stats,
+    Abilities, Backend, Delivery, Error, ErrorKind, Figure, Name, Outgoing, Peek, Policy,
+    ReceiveOptions, Record, Result, Selection, Sent, Settlement, Stats,
 };
 use tempfile::TempDir;
 use tokio::sync::{OwnedRwLockWriteGuard, RwLock, RwLockReadGuard};
@@ -146,6 +146,10 @@ impl Backend for Reopening {
 
     async fn remove(&self, mailbox: &Name) -> Result<bool> {
         self.journal().await?.backend.remove(mailbox).await
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        Vec::new()
     }
 
     async fn close(&self) -> Result<()> {

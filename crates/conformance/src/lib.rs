@@ -27,6 +27,7 @@ mod probe;
 mod redis;
 pub mod report;
 pub mod run;
+mod service;
 mod steps;
 mod subject;
 pub mod subjects;
@@ -35,5 +36,5 @@ mod world;
 
 pub use case::{Case, Outcome};
 pub use probe::Probe;
-pub use subject::{Home, Opened, Restart, Setup, Subject, SubjectInfo};
+pub use subject::{Home, Keepsake, Opened, Restart, Setup, Subject, SubjectInfo};
 pub use world::{Time, World};

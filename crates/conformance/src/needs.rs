@@ -105,6 +105,11 @@ pub(crate) fn alone(_: &Abilities, info: &SubjectInfo) -> Answer {
     given(info.alone, "needs one process: here each has bounds of its own")
 }
 
+/// Waits end with their mailbox, in whichever process they are.
+pub(crate) fn told(_: &Abilities, info: &SubjectInfo) -> Answer {
+    given(info.tells_removal, "needs one process: on Redis waits of others end in their own time")
+}
+
 /// It can be ended and opened again with what it keeps.
 pub(crate) fn restart(_: &Abilities, info: &SubjectInfo) -> Answer {
     given(info.restart, "needs restart: nothing here outlives the process")

@@ -43,11 +43,11 @@ fn on_servers(name: &'static str, url: fn() -> String) -> Subject {
     .with(|info| (info.virtual_time, info.configurable, info.restart) = (true, true, true))
 }
 
-fn abilities() -> Abilities {
+pub(crate) fn abilities() -> Abilities {
     RedisConfig::default().abilities()
 }
 
-fn config(setup: &Setup) -> RedisConfig {
+pub(crate) fn config(setup: &Setup) -> RedisConfig {
     static WORLDS: AtomicU64 = AtomicU64::new(0);
     let world = WORLDS.fetch_add(1, Ordering::Relaxed);
     let mut config = RedisConfig::default().with_prefix(format!("w{world}:"));

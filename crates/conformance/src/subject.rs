@@ -2,12 +2,12 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use mailbox::testing::ManualClock;
 use mailbox::{Abilities, Backend, Clock, Result};
-use tempfile::TempDir;
 
 use crate::world::{Time, World};
 
@@ -42,6 +42,10 @@ pub struct SubjectInfo {
     pub library: bool,
     /// One process has it all, so that bounds of a process are bounds of the whole.
     pub alone: bool,
+    /// Those who wait hear of the end of their mailbox, whoever has removed it.
+    pub tells_removal: bool,
+    /// The shortest time that can be said to it.
+    pub finest: Duration,
     /// Cases that are about something else than where mailboxes are kept run here only.
     pub reference: bool,
 }
@@ -66,9 +70,14 @@ pub struct Opened {
     pub time: Time,
     /// Ends it as a crash would, and opens it again with what it has kept.
     pub restart: Option<Restart>,
-    /// What has to be there as long as the world is, such as a directory.
-    pub keep: Option<Arc<TempDir>>,
+    /// What has to be there as long as the world is, such as a directory or a service.
+    pub keep: Option<Arc<dyn Keepsake>>,
 }
+
+/// Something that a world leans on.
+pub trait Keepsake: std::fmt::Debug + Send + Sync {}
+
+impl<T: std::fmt::Debug + Send + Sync> Keepsake for T {}
 
 /// Where the mailboxes of a world come from.
 #[derive(Debug)]
@@ -106,6 +115,8 @@ impl Subject {
             restart: false,
             library: true,
             alone: true,
+            tells_removal: true,
+            finest: Duration::from_nanos(1),
             reference: false,
         };
         Self { info, abilities, open: Arc::new(move |setup| open(setup).boxed()) }

@@ -19,6 +19,7 @@ use crate::fault::Faulty;
 use crate::journal::Reopening;
 use crate::peer::{Opening, Pair};
 pub use crate::redis::{redis, redis_cluster, redis_sentinel};
+pub use crate::service::{http_journal, http_memory, http_redis, http_two};
 use crate::subject::{Home, Opened, Restart, Setup, Subject};
 use crate::world::Time;
 
@@ -42,6 +43,10 @@ pub fn all() -> Vec<Subject> {
         redis(),
         redis_cluster(),
         redis_sentinel(),
+        http_memory(),
+        http_journal(),
+        http_redis(),
+        http_two(),
     ]
 }
 
@@ -176,7 +181,7 @@ fn opened_cli(program: PathBuf, dir: Arc<TempDir>) -> BoxFuture<'static, Result<
     })
 }
 
-fn temporary() -> Result<Arc<TempDir>> {
+pub(crate) fn temporary() -> Result<Arc<TempDir>> {
     let dir = tempfile::tempdir().map_err(|error| {
         Error::new(ErrorKind::Internal, "no temporary directory").with_source(error)
     })?;
@@ -235,7 +240,7 @@ fn opened_journal(journal: Arc<Reopening>, clock: ManualClock) -> Opened {
 }
 
 /// Small segments, so that much happens that seldom does.
-fn journal_config(setup: Setup, clock: &ManualClock) -> JournalConfig {
+pub(crate) fn journal_config(setup: Setup, clock: &ManualClock) -> JournalConfig {
     let mut config = JournalConfig::default().with_clock(clock.clock());
     config.max_mailboxes = setup.max_mailboxes.unwrap_or(config.max_mailboxes);
     config.max_waiters = setup.max_waiters.unwrap_or(config.max_waiters);
@@ -249,7 +254,7 @@ fn dir_abilities() -> Abilities {
     DirectoryConfig::default().abilities()
 }
 
-fn journal_abilities() -> Abilities {
+pub(crate) fn journal_abilities() -> Abilities {
     Abilities::full("journal")
 }
 
@@ -265,7 +270,7 @@ pub fn in_memory(setup: Setup, clock: &ManualClock) -> Result<Arc<MemoryBackend>
     MemoryBackend::with_config(config)
 }
 
-fn memory_abilities() -> Abilities {
+pub(crate) fn memory_abilities() -> Abilities {
     MemoryBackend::new().abilities().clone()
 }
 

@@ -14,11 +14,10 @@ use mailbox::{Abilities, Backend, Error, ErrorKind, Mailbox, Name, Result, Times
 use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tempfile::TempDir;
 
 use crate::case::Outcome;
 use crate::probe::Probe;
-use crate::subject::{Home, Opened, Restart, Setup, Subject};
+use crate::subject::{Home, Keepsake, Opened, Restart, Setup, Subject};
 
 /// How time passes.
 #[derive(Debug, Clone)]
@@ -47,7 +46,7 @@ struct Inner {
     /// Mailboxes that no backend knows, by type and name: the same name means the same mailbox.
     known: Mutex<HashMap<(TypeId, String), Box<dyn Any + Send + Sync>>>,
     /// Goes last.
-    _keep: Option<Arc<TempDir>>,
+    _keep: Option<Arc<dyn Keepsake>>,
 }
 
 /// How long to wait, in real time, for what must happen anyway.
@@ -146,6 +145,12 @@ impl World {
     #[must_use]
     pub fn units(&self, count: u32) -> Duration {
         self.unit() * count
+    }
+
+    /// The shortest time that can be said here.
+    #[must_use]
+    pub fn finest(&self) -> Duration {
+        self.inner.subject.info.finest
     }
 
     /// Lets so many units pass, and everything that is due by then be noticed.

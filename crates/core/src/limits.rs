@@ -7,6 +7,10 @@ use std::time::Duration;
 pub const NAME_LEN: usize = 80;
 /// Most attributes of one message.
 pub const ATTRIBUTES: usize = 64;
+/// How keys of attributes begin that are not the sender's own but a service's.
+pub const RESERVED_PREFIX: &str = "mailbox.";
+/// Most of those, beside the sender's own.
+pub const RESERVED_ATTRIBUTES: usize = 8;
 /// Longest key of an attribute, in bytes.
 pub const ATTRIBUTE_KEY_LEN: usize = 256;
 /// Longest value of an attribute, in bytes.

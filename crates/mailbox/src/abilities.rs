@@ -79,13 +79,17 @@ impl Abilities {
     pub fn check_send<B>(&self, message: &Outgoing<B>, payload_len: usize) -> Result<()> {
         at_most("payload", payload_len, self.max_payload)?;
         within("delay", message.delay, self.max_delay)?;
-        let count = message.attributes.len();
-        if count > limits::ATTRIBUTES {
-            return Err(Error::invalid(
-                "attributes",
-                format_args!("{count} entries"),
-                format_args!("0..={} entries", limits::ATTRIBUTES),
-            ));
+        let is_reserved = |key: &&String| key.starts_with(limits::RESERVED_PREFIX);
+        let reserved = message.attributes.keys().filter(is_reserved).count();
+        let own = message.attributes.len() - reserved;
+        for (count, most) in [(own, limits::ATTRIBUTES), (reserved, limits::RESERVED_ATTRIBUTES)] {
+            if count > most {
+                return Err(Error::invalid(
+                    "attributes",
+                    format_args!("{count} entries"),
+                    format_args!("0..={most} entries"),
+                ));
+            }
         }
         for (key, value) in &message.attributes {
             at_most("attribute key", key.len(), limits::ATTRIBUTE_KEY_LEN)?;
@@ -200,4 +204,24 @@ fn within(field: &'static str, value: Duration, most: Duration) -> Result<()> {
         return Err(Error::invalid(field, format_args!("{value} s"), format_args!("0..={most} s")));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_service_keeps_has_a_bound_of_its_own() {
+        let with = |own: usize, reserved: usize| {
+            let mut message = Outgoing::new(());
+            let own = (0..own).map(|number| format!("own {number}"));
+            let reserved = (0..reserved).map(|number| format!("mailbox.{number}"));
+            message.attributes = own.chain(reserved).map(|key| (key, String::new())).collect();
+            Abilities::full("test").check_send(&message, 0)
+        };
+        assert!(with(64, 8).is_ok());
+        for (own, reserved) in [(65, 0), (0, 9)] {
+            assert_eq!(with(own, reserved).unwrap_err().kind(), ErrorKind::InvalidParameter);
+        }
+    }
 }

@@ -22,6 +22,7 @@ use crate::name::Name;
 /// | `redis://host:port/name`, `rediss:` | a mailbox on that Redis, or on its cluster |
 /// | `redis+cluster://a,b,c/name` | a mailbox on that cluster |
 /// | `redis+sentinel://a,b/master/name` | a mailbox on whichever server the sentinels say |
+/// | `http://host:port/name`, `https:` | a mailbox of that service |
 ///
 /// Only the form is checked here; what place and options mean is the backend's.
 #[derive(Clone, PartialEq, Eq)]

@@ -13,6 +13,7 @@ use mailbox_core::{DeadReason, Phase, Policy, Totals, Verdict};
 use crate::abilities::Abilities;
 use crate::durability::Durability;
 use crate::error::Result;
+use crate::figure::Figure;
 use crate::id::{MessageId, ReceiptHandle};
 use crate::name::Name;
 use crate::options::ReceiveOptions;
@@ -113,6 +114,9 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     /// `Closed`, `Connection`.
     async fn remove(&self, mailbox: &Name) -> Result<bool>;
+
+    /// What it measures of itself, if anything: for those who watch it. Costs next to nothing.
+    fn figures(&self) -> Vec<Figure>;
 
     /// Ends it: every waiter, and every later call, gets `Closed` (W3). Closing twice is no error.
     ///

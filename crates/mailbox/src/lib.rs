@@ -146,7 +146,13 @@
 //! Others are in the module `backends::redis`. A mailbox that nobody uses for three days is deleted
 //! with its messages unless `ttl=0` is said, as others who share the layout have it.
 //!
-//! Those are the homes of today. Addresses of the planned ones (`sqs:`, `http:`, `grpc:`, `oap:`)
+//! # Messages of a service
+//!
+//! With the feature `remote`, `Mailbox::open("http://host:7600/jobs")` is a mailbox of a service
+//! (`mailbox serve`). The capability is in the file that `?cap_file=PATH` names, or in the
+//! environment variable `MAILBOX_CAP`; `ca=PATH` names certificates to trust with `https:`.
+//!
+//! Those are the homes of today. Addresses of the planned ones (`sqs:`, `grpc:`, `oap:`)
 //! are understood; opening one gives [`ErrorKind::Unsupported`].
 //!
 //! # What a home can do
@@ -183,6 +189,7 @@
 //! | keeping messages on disk | the module `backends::journal`, with the feature `journal` |
 //! | keeping messages in folders, for scripts too | the module `backends::directory` |
 //! | keeping messages on Redis | the module `backends::redis`, with the feature `redis` |
+//! | using a service | the module `backends::remote`, with the feature `remote` |
 //! | keeping messages somewhere else | [`Backend`] |
 //!
 //! # Features
@@ -194,6 +201,7 @@
 //! | `journal` | no | the module `backends::journal`: mailboxes on disk, in this process |
 //! | `redis` | no | the module `backends::redis`: mailboxes on Redis or Valkey |
 //! | `planted` | no | bugs for the backends' own tests to find; never for real use |
+//! | `remote` | no | the module `backends::remote`: mailboxes of a service, over HTTP |
 //!
 //! # The contract
 //!
@@ -211,6 +219,7 @@ mod codec;
 mod contents;
 mod durability;
 mod error;
+mod figure;
 mod home;
 mod id;
 mod mailbox;
@@ -220,6 +229,7 @@ mod name;
 mod open;
 mod options;
 pub mod resolver;
+mod status;
 pub mod testing;
 mod timestamp;
 
@@ -231,6 +241,7 @@ pub use backend::{
 pub use codec::{Codec, Json, Raw};
 pub use durability::{Durability, Settling};
 pub use error::{Error, ErrorKind, Result, Retry};
+pub use figure::Figure;
 pub use home::clock::Clock;
 pub use id::{MessageId, ReceiptHandle};
 pub use mailbox::Mailbox;
@@ -238,7 +249,8 @@ pub use mailbox_core::{DeadReason, LateSettle, Phase, Policy, Retention, Totals,
 pub use main_loop::{Client, LoopGroup, LoopOptions, MainLoop, MainLoopRequest, MainLoopResult};
 pub use message::{Message, Peeked};
 pub use name::Name;
-pub use open::open_backend;
+pub use open::{open_backend, open_store};
 pub use options::{NackOptions, ReceiveOptions, ReplyTo, SendOptions};
 pub use resolver::Resolver;
+pub use status::Status;
 pub use timestamp::Timestamp;

@@ -2,20 +2,19 @@
 
 use std::sync::Arc;
 
+use mailbox_core::Policy;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::address::Address;
 use crate::backend::Backend;
-use crate::backends::memory::MemoryBackend;
+use crate::backends::memory::{MemoryBackend, MemoryConfig};
 use crate::error::{Error, ErrorKind, Result};
 use crate::mailbox::Mailbox;
 
 /// Schemes of the grammar that no backend has yet, and which one will.
 const PLANNED: &[(&str, &str)] = &[
     ("sqs", "sqs"),
-    ("http", "remote"),
-    ("https", "remote"),
     ("grpc", "remote"),
     ("grpcs", "remote"),
     ("oap", "remote"),
@@ -36,11 +35,28 @@ const PLANNED: &[(&str, &str)] = &[
 /// # Cancel safety
 /// Safe: a backend that was being opened is dropped.
 pub async fn open_backend(address: &Address) -> Result<Arc<dyn Backend>> {
+    open_with(address, None).await
+}
+
+/// The same for one who keeps the mailboxes of others, such as a service: mailboxes that were not
+/// configured themselves have these rules. In memory it is a namespace of its own.
+///
+/// # Errors
+/// As [`open_backend`]; `InvalidParameter` if the rules make no sense, or if rules are elsewhere.
+///
+/// # Cancel safety
+/// Safe: a backend that was being opened is dropped.
+pub async fn open_store(address: &Address, rules: Policy) -> Result<Arc<dyn Backend>> {
+    open_with(address, Some(rules)).await
+}
+
+async fn open_with(address: &Address, rules: Option<Policy>) -> Result<Arc<dyn Backend>> {
     match address.scheme() {
-        "memory" => memory(address),
-        "journal" => journal(address).await,
-        "dir" => directory(address).await,
-        "redis" | "rediss" | "redis+cluster" | "redis+sentinel" => redis(address).await,
+        "memory" => memory(address, rules),
+        "journal" => journal(address, rules).await,
+        "dir" => directory(address, rules).await,
+        "redis" | "rediss" | "redis+cluster" | "redis+sentinel" => redis(address, rules).await,
+        "http" | "https" => remote(address, rules).await,
         scheme => Err(unknown(address, scheme).with_field("address")),
     }
 }
@@ -58,18 +74,22 @@ where
 fn unknown(address: &Address, scheme: &str) -> Error {
     let Some((_, backend)) = PLANNED.iter().find(|(planned, _)| *planned == scheme) else {
         let message = format!(
-            "no such scheme: {scheme}:; there are memory:, journal:, dir:, redis:, \
-             rediss:, redis+cluster: and redis+sentinel:"
+            "no such scheme: {scheme}:; there are memory:, journal:, dir:, redis:, rediss:, \
+             redis+cluster:, redis+sentinel:, http: and https:"
         );
         return Error::new(ErrorKind::InvalidParameter, message);
     };
-    let message =
-        format!("{address}: {backend} mailboxes are planned; today: memory, journal, dir, redis");
+    let message = format!(
+        "{address}: {backend} mailboxes are planned; today: memory, journal, dir, redis, http"
+    );
     Error::new(ErrorKind::Unsupported, message)
 }
 
-fn memory(address: &Address) -> Result<Arc<dyn Backend>> {
+fn memory(address: &Address, rules: Option<Policy>) -> Result<Arc<dyn Backend>> {
     address.allow_options(&[])?;
+    if let Some(rules) = rules {
+        return Ok(MemoryBackend::with_config(MemoryConfig::default().with_policy(rules))?);
+    }
     let backend = MemoryBackend::at(address.place()).ok_or_else(|| {
         let message = format!("{address}: there is no such place in this process");
         Error::new(ErrorKind::NotFound, message).with_field("address")
@@ -79,7 +99,7 @@ fn memory(address: &Address) -> Result<Arc<dyn Backend>> {
 
 /// The journal that an address leads to, shared with everybody in this process who opens it so.
 #[cfg(feature = "journal")]
-async fn journal(address: &Address) -> Result<Arc<dyn Backend>> {
+async fn journal(address: &Address, rules: Option<Policy>) -> Result<Arc<dyn Backend>> {
     use crate::backends::journal::{JournalBackend, JournalConfig};
 
     address.allow_options(&["durability", "ack"])?;
@@ -88,6 +108,7 @@ async fn journal(address: &Address) -> Result<Arc<dyn Backend>> {
         return Err(Error::new(ErrorKind::InvalidParameter, message).with_field("address"));
     }
     let mut config = JournalConfig::default();
+    config.policy = rules.unwrap_or(config.policy);
     if let Some(durability) = address.options().get("durability") {
         config.durability = durability.parse()?;
     }
@@ -98,18 +119,19 @@ async fn journal(address: &Address) -> Result<Arc<dyn Backend>> {
 }
 
 #[cfg(not(feature = "journal"))]
-async fn journal(address: &Address) -> Result<Arc<dyn Backend>> {
+async fn journal(address: &Address, _: Option<Policy>) -> Result<Arc<dyn Backend>> {
     let message = format!("{address}: journals need the feature `journal` of the crate `mailbox`");
     Err(Error::new(ErrorKind::Unsupported, message).with_field("address"))
 }
 
 /// The folder of inboxes that an address leads to.
 #[cfg(all(feature = "directory", target_os = "linux"))]
-async fn directory(address: &Address) -> Result<Arc<dyn Backend>> {
+async fn directory(address: &Address, rules: Option<Policy>) -> Result<Arc<dyn Backend>> {
     use crate::backends::directory::{DirectoryBackend, DirectoryConfig};
 
     address.allow_options(&["durability", "ack", "sender", "shared", "events"])?;
     let mut config = DirectoryConfig::default();
+    config.policy = rules.unwrap_or(config.policy);
     if let Some(durability) = address.options().get("durability") {
         config.durability = durability.parse()?;
     }
@@ -138,7 +160,7 @@ pub(crate) fn yes_or_no(address: &Address, option: &'static str, otherwise: bool
 }
 
 #[cfg(not(all(feature = "directory", target_os = "linux")))]
-async fn directory(address: &Address) -> Result<Arc<dyn Backend>> {
+async fn directory(address: &Address, _: Option<Policy>) -> Result<Arc<dyn Backend>> {
     let message =
         format!("{address}: inboxes need Linux and the feature `directory` of the crate `mailbox`");
     Err(Error::new(ErrorKind::Unsupported, message).with_field("address"))
@@ -146,8 +168,8 @@ async fn directory(address: &Address) -> Result<Arc<dyn Backend>> {
 
 /// The servers that an address leads to.
 #[cfg(feature = "redis")]
-async fn redis(address: &Address) -> Result<Arc<dyn Backend>> {
-    Ok(crate::backends::redis::RedisBackend::at(address).await?)
+async fn redis(address: &Address, rules: Option<Policy>) -> Result<Arc<dyn Backend>> {
+    Ok(crate::backends::redis::RedisBackend::at_with(address, rules).await?)
 }
 
 /// The value of an option that is a whole number.
@@ -164,7 +186,23 @@ pub(crate) fn whole_number<N: std::str::FromStr>(
 }
 
 #[cfg(not(feature = "redis"))]
-async fn redis(address: &Address) -> Result<Arc<dyn Backend>> {
+async fn redis(address: &Address, _: Option<Policy>) -> Result<Arc<dyn Backend>> {
     let message = format!("{address}: Redis needs the feature `redis` of the crate `mailbox`");
+    Err(Error::new(ErrorKind::Unsupported, message).with_field("address"))
+}
+
+/// The service that an address leads to.
+#[cfg(feature = "remote")]
+async fn remote(address: &Address, rules: Option<Policy>) -> Result<Arc<dyn Backend>> {
+    if rules.is_some() {
+        let message = format!("{address}: the rules of mailboxes are that service's own");
+        return Err(Error::new(ErrorKind::InvalidParameter, message).with_field("address"));
+    }
+    Ok(crate::backends::remote::RemoteBackend::at(address).await?)
+}
+
+#[cfg(not(feature = "remote"))]
+async fn remote(address: &Address, _: Option<Policy>) -> Result<Arc<dyn Backend>> {
+    let message = format!("{address}: services need the feature `remote` of the crate `mailbox`");
     Err(Error::new(ErrorKind::Unsupported, message).with_field("address"))
 }

@@ -60,6 +60,7 @@ pub(crate) struct Stats {
 
 pub(super) const LIST: &str = "\
 Examples:
+  mailbox list                   the mailboxes of the service of this machine
   mailbox list dir:./inbox       the inboxes in the folder ./inbox
   mailbox list journal:data      the mailboxes of the journal in the directory data
   mailbox list dir:./inbox --json | jq -r .address";
@@ -67,8 +68,9 @@ Examples:
 /// `mailbox list`
 #[derive(Debug, Arguments)]
 pub(crate) struct List {
-    /// An address without its last part, the name: dir:PATH, journal:PATH, redis://HOST.
-    pub(crate) place: String,
+    /// An address without its last part, the name: dir:PATH, journal:PATH, redis://HOST; nothing
+    /// for the service of this machine.
+    pub(crate) place: Option<String>,
     /// Print {"name", "address"}, one object a line.
     #[arg(long)]
     pub(crate) json: bool,

@@ -1,24 +1,36 @@
 //! What can be said on the command line: one file a family of commands, and how values are read.
 
+mod capabilities;
 mod deliveries;
+mod flags;
 mod looking;
 mod managing;
+mod serving;
 mod values;
 mod working;
 
+use std::path::PathBuf;
+
 use clap::{Parser, Subcommand, ValueEnum};
 
+pub(crate) use capabilities::{Attenuate, Cap, CapCommand, Caveats, Inspect, Mint, Revoke, Rotate};
 pub(crate) use deliveries::{Ack, Extend, Handles, Nack, Receive, Reject, Send};
 pub(crate) use looking::{Count, Explain, List, Peek, Stats};
 pub(crate) use managing::{
     Completions, Dead, DeadCommand, DeadDelete, DeadList, DeadRedrive, DeadShow, Doctor, Init,
     Move, Purge, Remove, Which,
 };
+pub(crate) use serving::{Config, ConfigCommand, Said, Serve, Show};
 pub(crate) use working::{Bench, Call, Work, Working};
 
 /// What is shown when nothing was asked for.
 const FIRST: &str = "\
 Start here:
+  mailbox serve                               start the service of this machine
+  mailbox send jobs 'hello'                   put a message into its mailbox jobs
+  mailbox receive jobs --ack                  take it out again
+
+Or without a service:
   mailbox send dir:./inbox/jobs 'hello'       put a message into the folder ./inbox/jobs
   mailbox receive dir:./inbox/jobs --ack      take it out again
   mailbox work dir:./inbox/jobs -- ./job.sh   run a command for every message
@@ -26,6 +38,8 @@ Start here:
   mailbox help                                every command; `mailbox help send` for one
 
 Addresses:
+  NAME                a mailbox of the service of this machine, or of that at MAILBOX_URL
+  http://HOST/NAME    a mailbox of another service; MAILBOX_CAP has the capability; also https:
   dir:PATH/NAME       a folder of files: for shells, scripts and agents; any number of processes
   journal:PATH/NAME   an embedded log, fast and durable; one process at a time
   memory://NAME       gone when the command ends: for trying things out
@@ -44,6 +58,9 @@ pub(crate) struct Args {
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     #[arg(hide_default_value = true, hide_possible_values = true)]
     pub(crate) color: Color,
+    /// The data directory of the service; MAILBOX_DATA in the environment.
+    #[arg(long, global = true, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -83,7 +100,9 @@ impl Args {
             Command::Bench(args) => args.json,
             Command::Init(args) => args.json,
             Command::Doctor(args) => args.json,
-            Command::Completions(_) => false,
+            Command::Cap(args) => args.is_json(),
+            Command::Config(args) => args.is_json(),
+            Command::Serve(_) | Command::Completions(_) => false,
         }
     }
 }
@@ -91,6 +110,9 @@ impl Args {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Run the service: mailboxes over HTTP.
+    #[command(after_help = serving::SERVE)]
+    Serve(Box<Serve>),
     /// Make an inbox in a folder, or change how one is laid out.
     #[command(after_help = managing::INIT)]
     Init(Init),
@@ -145,6 +167,12 @@ pub(crate) enum Command {
     /// Move messages from one mailbox to another, of whatever kind; none is lost on the way.
     #[command(after_help = managing::MOVE)]
     Move(Move),
+    /// Make, narrow, look at and take back capabilities: who may do what on a service.
+    #[command(after_help = capabilities::CAP)]
+    Cap(Cap),
+    /// Check or show the settings of the service.
+    #[command(after_help = serving::CONFIG)]
+    Config(Box<Config>),
     /// Measure how quickly messages go in and out.
     #[command(after_help = working::BENCH)]
     Bench(Bench),

@@ -5,33 +5,16 @@ use std::time::Duration;
 
 use mailbox::DeadReason;
 
-/// The units that a time may have, longest suffix first, and how many milliseconds each is.
-const UNITS: [(&str, u64); 5] =
-    [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
-
 /// Longest time that can be said.
 const LONGEST: Duration = Duration::from_secs(366 * 86_400);
 
 /// Reads `500ms`, `5s`, `2m`, `1h`, `1d`; a bare number is seconds. Fractions are allowed: `1.5s`.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let refuse = || "write 500ms, 5s, 2m, 1h or 1d; a bare number is seconds".to_owned();
-    let suffix = text.trim_start_matches(|letter: char| letter.is_ascii_digit() || letter == '.');
-    let number = &text[..text.len() - suffix.len()];
-    let unit = if suffix.is_empty() { "s" } else { suffix };
-    let (_, millis) = UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(refuse)?;
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
-    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit());
-    if !is_number(whole) || !is_number(fraction) || fraction.len() > 9 {
-        return Err(refuse());
+    let time = mailbox_server::settings::time(text)?;
+    if time > LONGEST {
+        return Err(format!("at most {} days", LONGEST.as_secs() / 86_400));
     }
-    let too_long = || format!("at most {} days", LONGEST.as_secs() / 86_400);
-    let whole: u64 = whole.parse().map_err(|_| too_long())?;
-    let part: u64 = fraction.parse().map_err(|_| refuse())?;
-    let digits = u32::try_from(fraction.len()).map_err(|_| refuse())?;
-    let nanos = part * millis * 1_000_000 / 10_u64.pow(digits).max(1);
-    let whole = whole.checked_mul(*millis).ok_or_else(too_long)?;
-    let time = Duration::from_millis(whole) + Duration::from_nanos(nanos);
-    if time > LONGEST { Err(too_long()) } else { Ok(time) }
+    Ok(time)
 }
 
 /// Reads `key=value`.

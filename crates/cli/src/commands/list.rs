@@ -12,7 +12,11 @@ use crate::place::{self, Making, Place};
 const PAGE: usize = 1_000;
 
 pub(super) async fn run(args: &List) -> Result<Outcome> {
-    let place = Place::open(place::read_place(&args.place)?, Making::No).await?;
+    let address = match &args.place {
+        Some(place) => place::read_place(place)?,
+        None => place::local_place()?,
+    };
+    let place = Place::open(address, Making::No).await?;
     let listed = pages(args, &place).await;
     let closed = place.backend.close().await;
     listed?;

@@ -2,7 +2,9 @@
 
 mod bench;
 mod call;
+mod cap;
 mod completions;
+mod config;
 mod confirm;
 mod count;
 mod dead;
@@ -16,6 +18,7 @@ mod purge;
 mod receive;
 mod remove;
 mod send;
+mod serve;
 mod server_doctor;
 mod settle;
 mod stats;
@@ -33,6 +36,9 @@ use crate::exit::Outcome;
 /// Does what the arguments ask for.
 pub(crate) fn run(args: Args) -> Result<Outcome> {
     match args.command {
+        Command::Serve(args) => serve::run(&args.said),
+        Command::Config(args) => config::run(&args),
+        Command::Cap(args) => wait_for(cap::run(&args)),
         Command::Send(args) => wait_for(send::run(&args)),
         Command::Receive(args) => wait_for(receive::run(&args)),
         Command::Ack(args) => wait_for(settle::acknowledge(&args)),

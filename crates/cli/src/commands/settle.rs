@@ -8,7 +8,7 @@ use mailbox::{DeadReason, Error, ErrorKind, ReceiptHandle, Result, Settlement, V
 use serde::Serialize;
 
 use crate::args::{Ack, Extend, Handles, Nack, Reject};
-use crate::exit::{Outcome, code_of};
+use crate::exit::Outcome;
 use crate::output;
 use crate::place::{self, Making, Place};
 
@@ -108,7 +108,7 @@ fn hinted(error: &Error, handle: &str) -> Error {
 
 /// A defect is worse than trouble, and trouble worse than something that is not there.
 const fn badness(kind: ErrorKind) -> u8 {
-    match code_of(kind) {
+    match kind.status().exit {
         1 => 6,
         5 => 5,
         6 => 4,

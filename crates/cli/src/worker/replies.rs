@@ -91,6 +91,10 @@ fn allow(list: AllowList, rule: &str) -> Result<AllowList> {
     let (scheme, place) = rule.split_once(':').ok_or_else(refuse)?;
     let is_path = Address::parse(&format!("{scheme}:x")).is_ok_and(|it| it.is_path());
     let place = place.strip_prefix("//").unwrap_or(place);
+    if place.is_empty() && matches!(scheme, "http" | "https") {
+        let message = format!("--allow-reply {rule:?}: name the host: MAILBOX_CAP is sent there");
+        return Err(Error::new(ErrorKind::InvalidParameter, message).with_field("allow-reply"));
+    }
     let allowed = match (place, is_path) {
         ("", _) => list.allow_scheme(scheme),
         (path, true) => list.allow_path(scheme, path),
@@ -137,12 +141,23 @@ mod tests {
         assert!(!dir.path().join("other").exists());
     }
 
+    #[tokio::test]
+    async fn a_stranger_does_not_choose_the_file_of_a_capability() {
+        let replies = replies(&["http://127.0.0.1:1"]).await;
+        let to = "http://127.0.0.1:1/x?cap_file=Cargo.toml";
+        let error = replies.send(to, Bytes::new(), &MessageId::from_text("1")).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::MailboxResolution, "{error}");
+        assert!(error.message().contains("option"), "{error}");
+    }
+
     #[test]
     fn rules_are_read_and_those_that_make_no_sense_refused() {
-        for rule in ["dir:", "dir:/a/b", "dir:///a/b", "redis://h", "redis://*.h:1/", "memory:"] {
+        for rule in
+            ["dir:", "dir:/a/b", "dir:///a/b", "redis://h", "redis://*.h:1/", "memory:", "http://h"]
+        {
             assert!(allow(AllowList::new(), rule).is_ok(), "{rule}");
         }
-        for rule in ["", "dir", "dir:a/../b", "redis://a/b", "Dir:/a", "redis://u@h"] {
+        for rule in ["", "dir", "dir:a/../b", "redis://a/b", "Dir:/a", "redis://u@h", "http:"] {
             let error = allow(AllowList::new(), rule).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidParameter, "{rule}");
         }

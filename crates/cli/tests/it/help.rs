@@ -3,7 +3,8 @@
 use super::mailbox;
 use super::story::{Story, assert_story};
 
-const COMMANDS: [&str; 21] = [
+const COMMANDS: [&str; 24] = [
+    "serve",
     "init",
     "send",
     "receive",
@@ -22,6 +23,8 @@ const COMMANDS: [&str; 21] = [
     "purge",
     "remove",
     "move",
+    "cap",
+    "config",
     "bench",
     "doctor",
     "completions",
@@ -31,7 +34,7 @@ const COMMANDS: [&str; 21] = [
 fn alone_it_shows_what_to_do_first() {
     let ran = mailbox(&[]);
     assert_eq!(ran.code, Some(2));
-    assert!(ran.stderr.contains("Start here:\n  mailbox send dir:"), "{ran:?}");
+    assert!(ran.stderr.contains("Start here:\n  mailbox serve"), "{ran:?}");
     assert_eq!(ran.stdout, "");
     let mut story = Story::new();
     story.run(&[]);
@@ -53,6 +56,10 @@ fn every_command_has_help_with_examples() {
     for command in ["list", "show", "redrive", "delete"] {
         story.run(&["dead", command, "--help"]);
     }
+    for command in ["mint", "attenuate", "inspect", "revoke", "rotate"] {
+        story.run(&["cap", command, "--help"]);
+    }
+    story.run(&["config", "check", "--help"]);
     assert_story!("help", story);
     let listed = mailbox(&["help"]).stdout;
     for command in COMMANDS {

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "all of it is tests; clippy looks for #[test] only")]
 
 mod calls;
+mod capabilities;
 mod dead_letters;
 mod doctor;
 mod errors;
@@ -9,9 +10,14 @@ mod everyday;
 mod help;
 mod inboxes;
 mod looking;
+mod micronode;
 mod moving;
 mod pipes;
 mod redis;
+mod reloading;
+mod server;
+mod service;
+mod settings;
 mod story;
 mod terminal;
 mod work;
@@ -32,9 +38,16 @@ const DEADLINE: Duration = Duration::from_secs(30);
 /// The binary, about to be run. What is set around the tests plays no part.
 fn binary() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mailbox"));
-    for name in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "CI", "COLUMNS", "MAILBOX_REPLY_TO"] {
+    for name in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "CI", "COLUMNS"] {
         command.env_remove(name);
     }
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("MAILBOX_") {
+            command.env_remove(name);
+        }
+    }
+    // Whatever service this machine has, it is not meant: nobody listens there.
+    command.env("MAILBOX_URL", "http://127.0.0.1:1");
     command
 }
 
@@ -68,6 +81,25 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
         assert!(Instant::now() < until, "waited in vain: {what}");
         sleep(Duration::from_millis(20));
     }
+}
+
+/// What a process says until it ends. One that does not end is killed, and that is a failure.
+fn output_of(mut command: Child) -> Ran {
+    let id = Pid::from_raw(i32::try_from(command.id()).unwrap()).unwrap();
+    drop(command.stdin.take());
+    let (tell, told) = std::sync::mpsc::channel();
+    let reading = std::thread::spawn(move || {
+        let output = command.wait_with_output().unwrap();
+        let _ = tell.send(());
+        output
+    });
+    let is_over = told.recv_timeout(DEADLINE).is_ok();
+    if !is_over {
+        kill_process(id, Signal::KILL).unwrap();
+    }
+    let ran: Ran = reading.join().unwrap().into();
+    assert!(is_over, "it did not end: {ran:?}");
+    ran
 }
 
 /// Sends a process a signal.

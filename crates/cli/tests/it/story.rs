@@ -8,7 +8,7 @@ use std::process::Stdio;
 
 use tempfile::TempDir;
 
-use super::{Ran, binary};
+use super::{Ran, binary, output_of};
 
 /// Runs commands one after the other, in a directory of their own.
 pub(crate) struct Story {
@@ -43,7 +43,7 @@ impl Story {
             .unwrap();
         // One that refuses its arguments does not read.
         let _ = child.stdin.take().unwrap().write_all(input);
-        let ran: Ran = child.wait_with_output().unwrap().into();
+        let ran = output_of(child);
         self.record(arguments, &ran);
         ran
     }

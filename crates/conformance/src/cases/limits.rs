@@ -22,6 +22,7 @@ pub(crate) const CASES: &[Case] = &[
     case!("L1", payloads_are_bounded, bytes, words),
     case!("L1", the_bound_of_payloads_can_be_set, bytes, setup),
     case!("L1", attributes_are_bounded),
+    case!("L1", what_a_service_keeps_is_beside_the_attributes),
     case!("L1", reply_addresses_are_bounded),
     case!("L1", idempotency_keys_are_bounded, keys),
     case!("L1", groups_are_bounded, groups),
@@ -125,6 +126,27 @@ async fn attributes_are_bounded(world: World) -> Outcome {
     accepted(&jobs, with(256, 8 * 1024)).await?;
     too_large(&jobs, with(257, 1), "attribute key", (257, 256)).await?;
     too_large(&jobs, with(1, 8 * 1024 + 1), "attribute value", (8 * 1024 + 1, 8 * 1024)).await
+}
+
+async fn what_a_service_keeps_is_beside_the_attributes(world: World) -> Outcome {
+    let jobs = world.mailbox("jobs")?;
+    let reserved = [
+        ("mailbox.corr_id", "0190163d-8694-739b-aea5-966c26f8ad91"),
+        ("mailbox.sig", "signed"),
+        ("mailbox.partition", "north"),
+        ("mailbox.traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"),
+    ];
+    let own = (0..64).map(|number| (format!("key {number}"), "value"));
+    let with_own =
+        own.fold(Send::new(), |options, (key, value)| options.with_attribute(key, value));
+    let with_all = reserved
+        .into_iter()
+        .fold(with_own, |options, (key, value)| options.with_attribute(key, value));
+    jobs.send_with(Probe::new(0), with_all.clone()).await?;
+    let message = only(jobs.receive().await?);
+    assert_eq!(*message.attributes(), with_all.attributes);
+    message.acknowledge().await?;
+    Ok(())
 }
 
 async fn reply_addresses_are_bounded(world: World) -> Outcome {

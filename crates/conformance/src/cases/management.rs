@@ -26,7 +26,7 @@ pub(crate) const CASES: &[Case] = &[
     case!("M3", peeking_finds_messages_by_id),
     case!("M3", mailboxes_are_listed_in_order_and_in_parts, backend),
     case!("M3", a_removed_mailbox_is_gone_with_everything_in_it, backend),
-    case!("M3", removing_a_mailbox_ends_its_waits, backend),
+    case!("M3", removing_a_mailbox_ends_its_waits, backend, told),
     case!("M3", rules_are_kept_and_shown),
     case!("M4", beyond_max_size_a_send_is_refused),
     case!("M4", capacity_counts_delayed_and_invisible_but_not_dead, counts),

@@ -165,10 +165,12 @@ async fn a_deadline_is_met_to_the_nanosecond(world: World) -> Outcome {
     jobs.send(Probe::new(0)).await?;
     for _ in 0..3 {
         let held = take_one(&jobs, world.units(2)).await?;
-        world.pass_time(world.units(2) - Duration::from_nanos(1)).await;
+        world.pass_time(world.units(2) - world.finest()).await;
         nothing(&jobs).await?;
         assert_eq!(counts(&jobs).await?, [0, 0, 1, 0]);
-        held.extend_visibility(Duration::from_nanos(1)).await?;
+        held.extend_visibility(world.finest()).await?;
+        world.pass_time(world.finest() - Duration::from_nanos(1)).await;
+        assert_eq!(counts(&jobs).await?, [0, 0, 1, 0]);
         world.pass_time(Duration::from_nanos(1)).await;
         assert_eq!(counts(&jobs).await?, [0, 1, 0, 0]);
         refused(held.acknowledge().await, ErrorKind::ReceiptHandleExpired);

@@ -18,9 +18,9 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use mailbox::backends::directory::{DirectoryBackend, DirectoryConfig};
 use mailbox::{
-    Abilities, Backend, DeadReason, Delivery, Error, ErrorKind, MessageId, Name, Outgoing, Peek,
-    Policy, ReceiptHandle, ReceiveOptions, Record, Result, Selection, Sent, Settlement, Stats,
-    Verdict,
+    Abilities, Backend, DeadReason, Delivery, Error, ErrorKind, Figure, MessageId, Name, Outgoing,
+    Peek, Policy, ReceiptHandle, ReceiveOptions, Record, Result, Selection, Sent, Settlement,
+    Stats, Verdict,
 };
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -330,6 +330,10 @@ impl Backend for CommandLine {
         let ran = self.run(mailbox, &["remove"], &["--yes".to_owned()]).await?;
         self.made.lock().remove(mailbox);
         answers::removed(&ran)
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        Vec::new()
     }
 
     async fn close(&self) -> Result<()> {

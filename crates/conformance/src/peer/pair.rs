@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use mailbox::backends::directory::DirectoryBackend;
 use mailbox::testing::ManualClock;
 use mailbox::{
-    Abilities, Backend, Delivery, Name, Outgoing, Peek, Policy, ReceiveOptions, Record, Result,
-    Selection, Sent, Settlement, Stats,
+    Abilities, Backend, Delivery, Figure, Name, Outgoing, Peek, Policy, ReceiveOptions, Record,
+    Result, Selection, Sent, Settlement, Stats,
 };
 use parking_lot::Mutex;
 
@@ -164,6 +164,10 @@ impl Backend for Pair {
         self.who(Operation::Remove).await.remove(mailbox).await
     }
 
+    fn figures(&self) -> Vec<Figure> {
+        Vec::new()
+    }
+
     async fn close(&self) -> Result<()> {
         self.there.close().await?;
         self.here.close().await
@@ -258,6 +262,10 @@ impl Backend for Remote {
 
     async fn remove(&self, mailbox: &Name) -> Result<bool> {
         expect!(self.call(mailbox.as_str(), Call::Remove(mailbox.to_string())).await, Yes)
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        Vec::new()
     }
 
     async fn close(&self) -> Result<()> {

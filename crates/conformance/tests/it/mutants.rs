@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use mailbox::testing::ManualClock;
 use mailbox::{
-    Abilities, Backend, Delivery, ErrorKind, Name, Outgoing, Peek, Policy, ReceiveOptions, Record,
-    Result, Selection, Sent, Settlement, Stats, Verdict,
+    Abilities, Backend, Delivery, ErrorKind, Figure, Name, Outgoing, Peek, Policy, ReceiveOptions,
+    Record, Result, Selection, Sent, Settlement, Stats, Verdict,
 };
 use mailbox_conformance::model::{Plan, check};
 use mailbox_conformance::{Case, Subject, cases, run, subjects};
@@ -207,6 +207,10 @@ impl Backend for Mutant {
 
     async fn remove(&self, mailbox: &Name) -> Result<bool> {
         self.inner.remove(mailbox).await
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        self.inner.figures()
     }
 
     async fn close(&self) -> Result<()> {

@@ -13,3 +13,5 @@ pub mod memory;
 mod planted;
 #[cfg(feature = "redis")]
 pub mod redis;
+#[cfg(feature = "remote")]
+pub mod remote;

@@ -14,6 +14,7 @@ use crate::backend::{
     Backend, Delivery, Outgoing, Peek, Record, Selection, Sent, Settlement, Stats,
 };
 use crate::error::Result;
+use crate::figure::Figure;
 use crate::mailbox::Mailbox;
 use crate::name::Name;
 use crate::options::ReceiveOptions;
@@ -82,6 +83,10 @@ impl Backend for Silent {
 
     async fn remove(&self, _: &Name) -> Result<bool> {
         pending().await
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        Vec::new()
     }
 
     async fn close(&self) -> Result<()> {

@@ -16,6 +16,7 @@ use crate::backend::{
 };
 use crate::backends::memory::{MemoryBackend, MemoryConfig};
 use crate::error::{Error, ErrorKind, Result};
+use crate::figure::Figure;
 use crate::home::clock::Clock;
 use crate::id::MessageId;
 use crate::name::Name;
@@ -190,6 +191,10 @@ impl Backend for StandIn {
 
     async fn remove(&self, mailbox: &Name) -> Result<bool> {
         self.reach()?.remove(mailbox).await
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        Vec::new()
     }
 
     async fn close(&self) -> Result<()> {

@@ -49,6 +49,7 @@ use crate::backend::{
     Backend, Delivery, Outgoing, Peek, Record, Selection, Sent, Settlement, Stats,
 };
 use crate::error::{Error, ErrorKind, Result};
+use crate::figure::Figure;
 use crate::home::names::nothing_dead;
 use crate::name::Name;
 use crate::options::ReceiveOptions;
@@ -274,6 +275,10 @@ impl Backend for DirectoryBackend {
     async fn remove(&self, mailbox: &Name) -> Result<bool> {
         let (place, name) = (Arc::clone(&self.place), mailbox.clone());
         off_the_runtime(move || place.remove(&name)).await?
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        Vec::new()
     }
 
     async fn close(&self) -> Result<()> {

@@ -44,6 +44,7 @@ use crate::backend::{
     Backend, Delivery, Outgoing, Peek, Record, Selection, Sent, Settlement, Stats,
 };
 use crate::error::{Error, ErrorKind, Result};
+use crate::figure::Figure;
 use crate::home::clock::Clock;
 use crate::home::keep::Keep;
 use crate::home::names::{names, nothing_dead};
@@ -53,6 +54,7 @@ use crate::options::ReceiveOptions;
 
 use keep::{JournalKeep, is_not_yet};
 use shard::log::{Commit, Entry};
+use shard::syncs::Syncs;
 use shard::{JournalRoom, Shard, Use, compact};
 
 pub use config::JournalConfig;
@@ -426,6 +428,25 @@ impl Backend for JournalBackend {
             room.with_queue_of(|queue| queue.keepsakes().map(|kept| *kept.payload).collect());
         shard.release(places);
         wait_for((true, Some(commit)), mailbox).await
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        let (sum, count, buckets) = Syncs::sum(self.shards.iter().map(|shard| &shard.syncs));
+        let bytes = self.shards.iter().map(|shard| shard.disk_bytes()).sum();
+        vec![
+            Figure::Histogram {
+                name: "journal_fsync_seconds",
+                help: "Syncs of the journal",
+                sum,
+                count,
+                buckets,
+            },
+            Figure::Gauge {
+                name: "journal_bytes",
+                help: "Bytes of the journal's segments",
+                value: bytes,
+            },
+        ]
     }
 
     async fn close(&self) -> Result<()> {

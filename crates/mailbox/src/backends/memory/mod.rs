@@ -27,6 +27,7 @@ use crate::backend::{
     Backend, Delivery, Outgoing, Peek, Record, Selection, Sent, Settlement, Stats,
 };
 use crate::error::{Error, ErrorKind, Result};
+use crate::figure::Figure;
 use crate::home::keep::InMemory;
 use crate::home::names::{names, nothing_dead};
 use crate::home::random;
@@ -311,6 +312,10 @@ impl Backend for MemoryBackend {
             room.end(ErrorKind::NotFound);
         }
         Ok(removed.is_some())
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        Vec::new()
     }
 
     async fn close(&self) -> Result<()> {

@@ -59,6 +59,7 @@ use crate::backend::{
     Backend, Delivery, Outgoing, Peek, Record, Selection, Sent, Settlement, Stats,
 };
 use crate::error::{Error, ErrorKind, Result};
+use crate::figure::Figure;
 use crate::name::Name;
 use crate::open::yes_or_no;
 use crate::options::ReceiveOptions;
@@ -156,9 +157,15 @@ impl RedisBackend {
     /// # Cancel safety
     /// Safe: a connection that was being made is dropped.
     pub async fn at(address: &Address) -> Result<Arc<Self>> {
+        Self::at_with(address, None).await
+    }
+
+    /// The same; mailboxes that were not configured themselves have these rules.
+    pub(crate) async fn at_with(address: &Address, rules: Option<Policy>) -> Result<Arc<Self>> {
         address.allow_options(&OPTIONS)?;
         let tls = yes_or_no(address, "tls", false)?;
-        let config = RedisConfig::of(address)?;
+        let mut config = RedisConfig::of(address)?;
+        config.policy = rules.unwrap_or(config.policy);
         Self::open_at(address.scheme(), address.place(), tls, config).await
     }
 
@@ -365,6 +372,10 @@ impl Backend for RedisBackend {
     async fn remove(&self, mailbox: &Name) -> Result<bool> {
         self.check_open(mailbox)?;
         self.inner.remove(mailbox).await
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        Vec::new()
     }
 
     async fn close(&self) -> Result<()> {

@@ -8,8 +8,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use mailbox::backends::memory::MemoryBackend;
 use mailbox::{
-    Abilities, Backend, Delivery, Error, ErrorKind, Name, Outgoing, Peek, Policy, ReceiveOptions,
-    Record, Result, Selection, Sent, Settlement, Stats, Verdict,
+    Abilities, Backend, Delivery, Error, ErrorKind, Figure, Name, Outgoing, Peek, Policy,
+    ReceiveOptions, Record, Result, Selection, Sent, Settlement, Stats, Verdict,
 };
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
@@ -164,6 +164,10 @@ impl Backend for Faulty {
 
     async fn remove(&self, mailbox: &Name) -> Result<bool> {
         self.inner.remove(mailbox).await
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        Vec::new()
     }
 
     async fn close(&self) -> Result<()> {

@@ -140,7 +140,10 @@ fn write(shard: &Shard, batch: &Batch) -> Result<(), (&'static str, io::Error)> 
     if shard.workshop.planted.has(Bug::EarlyBatch) && batch.id % 2 == 1 && !batch.seals {
         return Ok(());
     }
-    match batch.segment.file.sync() {
+    let started = Instant::now();
+    let synced = batch.segment.file.sync();
+    shard.syncs.note(started.elapsed());
+    match synced {
         Err(_) if shard.workshop.planted.has(Bug::SyncFailureIgnored) => Ok(()),
         synced => synced.map_err(|error| ("syncing", error)),
     }

@@ -10,6 +10,7 @@ pub(crate) mod log;
 pub(crate) mod recover;
 mod replay;
 pub(crate) mod segment;
+pub(crate) mod syncs;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -36,6 +37,7 @@ use crate::home::room::Room;
 
 use log::{Commit, Entry, Log, Resume, position};
 use segment::{Segment, Workshop};
+use syncs::Syncs;
 
 pub(crate) type JournalRoom = Room<JournalKeep>;
 
@@ -62,6 +64,8 @@ pub(crate) struct Shard {
     /// Bytes of sealed segments, and of messages that are there.
     sealed_bytes: AtomicU64,
     live_bytes: AtomicU64,
+    /// How long syncs take.
+    pub(crate) syncs: Syncs,
     /// The disk has no space for another segment.
     is_full: AtomicBool,
     /// The segment that could not be emptied; 0 if there is none.
@@ -135,6 +139,11 @@ pub(crate) struct Start {
 }
 
 impl Shard {
+    /// Bytes of the segments that are in use.
+    pub(crate) fn disk_bytes(&self) -> u64 {
+        self.segments.read().len() as u64 * u64::from(self.workshop.segment_len)
+    }
+
     /// Starts the epoch of this open, which is on the disk when this returns. Its threads wait for
     /// [`Shard::run`].
     pub(crate) fn start(
@@ -161,6 +170,7 @@ impl Shard {
             segments: RwLock::new(start.segments),
             sealed_bytes: AtomicU64::new(sealed),
             live_bytes: AtomicU64::new(live),
+            syncs: Syncs::default(),
             is_full: AtomicBool::new(false),
             unmovable: AtomicU32::new(0),
             first_segment: AtomicU32::new(start.first_segment),

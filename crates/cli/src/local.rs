@@ -1,0 +1,180 @@
+//! The service of this machine: where it is, and what allows using it. Invariant: the operator's
+//! capability goes to loopback addresses only, or to where the data directory says the service is.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use mailbox::backends::remote::{RemoteBackend, RemoteConfig};
+use mailbox::{Address, Error, ErrorKind, Result};
+use mailbox_server::auth::OPERATOR_FILE;
+use mailbox_server::settings::data_directory;
+use tokio::net::TcpStream;
+use zeroize::Zeroizing;
+
+/// The file in the data directory that says where the service is.
+pub(crate) const URL_FILE: &str = "url";
+/// Where it is if nobody says.
+const DEFAULT_URL: &str = "http://127.0.0.1:7600";
+/// Largest of the files that are read here.
+const MOST: u64 = 16 * 1024;
+/// How long a service on this machine may take to accept a connection.
+const PROBE: Duration = Duration::from_secs(2);
+
+/// What `--data` said, for the whole process.
+static SAID: OnceLock<Option<PathBuf>> = OnceLock::new();
+
+/// Says which data directory is meant.
+pub(crate) fn use_data(said: Option<PathBuf>) {
+    // The second time nothing is said: there is one command line.
+    let _ = SAID.set(said);
+}
+
+/// What `--data` said.
+pub(crate) fn said_data() -> Option<PathBuf> {
+    SAID.get().cloned().flatten()
+}
+
+/// The data directory of the service, if there can be one.
+pub(crate) fn data() -> Option<PathBuf> {
+    said_data().or_else(usual_data)
+}
+
+/// The data directory that a command finds without being told where it is.
+pub(crate) fn usual_data() -> Option<PathBuf> {
+    variable("MAILBOX_DATA").map(Into::into).or_else(|| data_directory(variable))
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// Where the service is: `MAILBOX_URL`, what the data directory says, or the default.
+pub(crate) fn url() -> Result<String> {
+    if let Some(url) = variable("MAILBOX_URL") {
+        let is_url = url.starts_with("http://") || url.starts_with("https://");
+        if !is_url {
+            let message = "MAILBOX_URL: write http://host:port or https://host:port";
+            return Err(Error::new(ErrorKind::InvalidParameter, message));
+        }
+        return Ok(url);
+    }
+    Ok(written_url()?.unwrap_or_else(|| DEFAULT_URL.to_owned()))
+}
+
+/// Where a service with this data directory has said that it is.
+fn written_url() -> Result<Option<String>> {
+    let Some(path) = data().map(|data| data.join(URL_FILE)) else { return Ok(None) };
+    let text = read(&path)?.map(|text| text.trim().to_owned());
+    Ok(text.filter(|url| url.starts_with("http://") || url.starts_with("https://")))
+}
+
+/// The address of a mailbox of the service.
+pub(crate) fn address(name: &str) -> Result<Address> {
+    let url = url()?;
+    let (base, options) = match url.split_once('?') {
+        Some((base, options)) => (base, format!("?{options}")),
+        None => (url.as_str(), String::new()),
+    };
+    Address::parse(&format!("{}/{name}{options}", base.trim_end_matches('/')))
+}
+
+/// Opens the service that an address leads to, with the capability that is for it.
+pub(crate) async fn open(address: &Address) -> Result<Arc<RemoteBackend>> {
+    let base = format!("{}://{}", address.scheme(), address.place());
+    let is_here = is_loopback(address.host());
+    if is_here {
+        probe(address, &base).await?;
+    }
+    let is_named = address.options().contains_key("cap_file") || variable("MAILBOX_CAP").is_some();
+    if !is_named && (is_here || written_url()?.as_deref() == Some(&base)) {
+        address.allow_options(&["ca"])?;
+        if let Some(operator) = operator()? {
+            let mut config = RemoteConfig::default().with_capability(operator.as_str());
+            config.ca = address.options().get("ca").map(Into::into);
+            return RemoteBackend::open_with(&base, config).await;
+        }
+    }
+    let opened = RemoteBackend::at(address).await;
+    opened.map_err(|error| if is_named { error } else { without_capability(error) })
+}
+
+/// Opens the service of this machine, or that at `MAILBOX_URL`.
+pub(crate) async fn service() -> Result<Arc<RemoteBackend>> {
+    // Any name will do.
+    open(&address("x")?).await
+}
+
+/// The operator's capability, if it is there.
+fn operator() -> Result<Option<Zeroizing<String>>> {
+    let Some(path) = data().map(|data| data.join(OPERATOR_FILE)) else { return Ok(None) };
+    let text = read(&path)?;
+    Ok(text.map(|text| Zeroizing::new(text.trim().to_owned())).filter(|text| !text.is_empty()))
+}
+
+/// What is in a small file; nothing if it is not there.
+fn read(path: &Path) -> Result<Option<Zeroizing<String>>> {
+    let refuse = |error: io::Error| {
+        let kind = match error.kind() {
+            io::ErrorKind::PermissionDenied => ErrorKind::Forbidden,
+            _ => ErrorKind::InvalidParameter,
+        };
+        Error::new(kind, format!("cannot read {}", path.display())).with_source(error)
+    };
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(refuse(error)),
+    };
+    let mut text = Zeroizing::new(String::with_capacity(MOST as usize));
+    file.take(MOST).read_to_string(&mut text).map_err(refuse)?;
+    Ok(Some(text))
+}
+
+/// Whether only this machine is there.
+fn is_loopback(host: &str) -> bool {
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback())
+}
+
+/// Finds out at once that nobody listens, and says what to do about it.
+async fn probe(address: &Address, base: &str) -> Result<()> {
+    let is_tls = address.scheme() == "https";
+    let port = address.place().rsplit_once(':').and_then(|(_, port)| port.parse().ok());
+    let port: u16 = port.unwrap_or(if is_tls { 443 } else { 80 });
+    let connected = tokio::time::timeout(PROBE, TcpStream::connect((address.host(), port))).await;
+    let why = match connected {
+        Ok(Ok(_)) => return Ok(()),
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => "no answer".to_owned(),
+    };
+    let message = format!("there is no service at {base} ({why}); `mailbox serve` starts one");
+    Err(Error::new(ErrorKind::Connection, message))
+}
+
+/// Says where a capability would have been looked for.
+fn without_capability(error: Error) -> Error {
+    if error.kind() != ErrorKind::Unauthorized {
+        return error;
+    }
+    let message = "there is no capability for this service: MAILBOX_CAP takes one, \
+                   `mailbox cap mint` makes one";
+    Error::new(ErrorKind::Unauthorized, message).with_source(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_this_machine_is_loopback() {
+        for host in ["127.0.0.1", "127.9.9.9", "::1", "localhost", "::ffff:127.0.0.1"] {
+            assert!(is_loopback(host), "{host}");
+        }
+        for host in ["", "0.0.0.0", "10.0.0.1", "localhost.example", "::", "127.0.0.1.example"] {
+            assert!(!is_loopback(host), "{host}");
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! The profile that keeps nothing: no file is ever written, by nobody who has it running.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use super::server::{Home, Server};
+
+/// Everything under a directory, and when it was changed last.
+fn tree(path: &Path) -> BTreeMap<PathBuf, (i64, i64)> {
+    let mut all = BTreeMap::new();
+    let mut left = vec![path.to_owned()];
+    while let Some(path) = left.pop() {
+        let metadata = fs::symlink_metadata(&path).unwrap();
+        if metadata.is_dir() {
+            left.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        }
+        all.insert(path, (metadata.mtime(), metadata.mtime_nsec()));
+    }
+    all
+}
+
+/// What a service has said commands are to be told: where it is, and its capability.
+fn exported(service: &Server) -> (String, String) {
+    let said = service.said();
+    let (_, rest) = said.split_once("export MAILBOX_URL=").unwrap();
+    let (url, rest) = rest.split_once(" MAILBOX_CAP=").unwrap();
+    (url.to_owned(), rest.lines().next().unwrap().to_owned())
+}
+
+#[test]
+fn a_micronode_leaves_no_file() {
+    let home = Home::new();
+    fs::create_dir(home.path().join("data")).unwrap();
+    let before = tree(home.path());
+    let service = home.serve(&["--profile", "micronode", "--data", "data", "--log", "trace"]);
+    let (url, capability) = exported(&service);
+    let run = |arguments: &[&str]| {
+        let mut command = home.command(arguments);
+        command.env("MAILBOX_URL", &url).env("MAILBOX_CAP", &capability);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
+    };
+    for _ in 0..20 {
+        run(&["send", "jobs", "canary-payload"]);
+    }
+    run(&["receive", "jobs", "--ack"]);
+    let received = run(&["receive", "jobs", "--json"]);
+    let received: serde_json::Value = serde_json::from_str(&received).unwrap();
+    run(&["reject", "jobs", received["receipt_handle"].as_str().unwrap()]);
+    assert_eq!(run(&["dead", "list", "jobs"]).matches("rejected").count(), 1);
+    let token = run(&["cap", "mint", "--op", "send", "--ttl", "1h"]);
+    assert_eq!(
+        home.command(&["send", "jobs", "x"])
+            .env("MAILBOX_URL", &url)
+            .env("MAILBOX_CAP", &token)
+            .output()
+            .unwrap()
+            .status
+            .code(),
+        Some(0)
+    );
+    run(&["cap", "rotate", "--grace", "0"]);
+    assert!(
+        home.command(&["send", "jobs", "x"])
+            .env("MAILBOX_URL", &url)
+            .env("MAILBOX_CAP", &token)
+            .output()
+            .unwrap()
+            .status
+            .code()
+            == Some(4)
+    );
+    // No regular file is open but where this test has its stderr go.
+    for entry in fs::read_dir(format!("/proc/{}/fd", service.id())).unwrap() {
+        let entry = entry.unwrap();
+        let number: u32 = entry.file_name().to_str().unwrap().parse().unwrap();
+        let Ok(target) = fs::read_link(entry.path()) else { continue };
+        let is_file = fs::metadata(entry.path()).is_ok_and(|it| it.is_file());
+        assert!(number == 2 || !is_file, "{number} is {}", target.display());
+    }
+    assert_eq!(tree(home.path()), before);
+    let said = service.said();
+    assert!(!said.contains("canary-payload") && !said.contains(&token), "{said}");
+    assert_eq!(said.matches(&capability).count(), 1, "it is printed once");
+    assert!(service.end().success());
+    assert_eq!(tree(home.path()), before);
+}
+
+#[test]
+fn what_a_micronode_had_is_gone_with_it() {
+    let home = Home::new();
+    let service = home.serve(&["--profile", "micronode"]);
+    let (url, capability) = exported(&service);
+    let count = |url: &str| {
+        let mut command = home.command(&["count", "jobs"]);
+        command.env("MAILBOX_URL", url).env("MAILBOX_CAP", &capability).output().unwrap()
+    };
+    assert_eq!(count(&url).stdout, b"0\n");
+    service.end();
+    let service = home.serve(&["--profile", "micronode"]);
+    assert_eq!(count(&service.url).status.code(), Some(4), "its keys are others");
+}

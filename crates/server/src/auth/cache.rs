@@ -1,0 +1,66 @@
+//! Capabilities that were verified lately. Invariant: the whole text is the key, so that nothing is
+//! believed of a capability but what was verified of that very one.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Mutex, RwLock};
+
+use super::Verified;
+
+/// Most capabilities that are remembered.
+const MOST: usize = 16_384;
+/// So many refusals within a second, and everything is verified anew.
+const SPIKE: u32 = 200;
+
+/// What was verified, and when.
+type Entry = (Arc<Verified>, Instant);
+
+#[derive(Debug, Default)]
+pub(super) struct Cache {
+    by_text: RwLock<HashMap<Box<str>, Entry>>,
+    refusals: Mutex<Option<(Instant, u32)>>,
+}
+
+impl Cache {
+    pub(super) fn get(&self, text: &str, now: Instant, ttl: Duration) -> Option<Arc<Verified>> {
+        let by_text = self.by_text.read();
+        let (verified, since) = by_text.get(text)?;
+        (now.saturating_duration_since(*since) < ttl).then(|| Arc::clone(verified))
+    }
+
+    pub(super) fn put(&self, text: &str, verified: &Arc<Verified>, now: Instant, ttl: Duration) {
+        let mut by_text = self.by_text.write();
+        if by_text.len() >= MOST && !by_text.contains_key(text) {
+            by_text.retain(|_, (_, since)| now.saturating_duration_since(*since) < ttl);
+            if by_text.len() >= MOST {
+                by_text.clear();
+            }
+        }
+        by_text.insert(text.into(), (Arc::clone(verified), now));
+    }
+
+    pub(super) fn clear(&self) {
+        self.by_text.write().clear();
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.by_text.read().len()
+    }
+
+    /// Somebody was refused: many of those are a reason to believe nothing any more.
+    pub(super) fn note_refusal(&self, now: Instant) {
+        let mut refusals = self.refusals.lock();
+        let (since, count) = refusals.get_or_insert((now, 0));
+        if now.saturating_duration_since(*since) > Duration::from_secs(1) {
+            (*since, *count) = (now, 0);
+        }
+        *count += 1;
+        let is_spike = *count == SPIKE;
+        drop(refusals);
+        if is_spike {
+            self.clear();
+        }
+    }
+}

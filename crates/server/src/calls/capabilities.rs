@@ -1,0 +1,98 @@
+//! Making capabilities, taking them back, replacing the key. All of it needs `admin` on everything.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mailbox::{Error, ErrorKind, Timestamp};
+use mailbox_wire::capability::{Caveat, Op, TokenId};
+use mailbox_wire::json::Minted;
+
+use crate::auth::Caller;
+use crate::failure::{Answer, Failure};
+use crate::service::Service;
+
+impl Service {
+    /// Makes a capability.
+    pub(crate) fn mint(
+        &self,
+        caller: &Caller,
+        ops: &[String],
+        topics: &[String],
+        ttl: Option<Duration>,
+        caveats: &[String],
+    ) -> Answer<Minted> {
+        caller.may(Op::Admin, None, 0)?;
+        caller.charge(1, 0)?;
+        let mut all = vec![caveat("ops", &format!("op = {}", ops.join(",")))?];
+        if !topics.is_empty() {
+            all.push(caveat("topics", &format!("topic = {}", topics.join(",")))?);
+        }
+        for text in caveats {
+            all.push(caveat("caveats", text)?);
+        }
+        let (capability, expires_at) = self.auth.mint_for(ttl, all)?;
+        Ok(Minted {
+            capability: capability.encode(),
+            token_id: capability.token_id().to_string(),
+            expires_at: expires_at.to_string(),
+        })
+    }
+
+    /// Takes back a capability; gives its id.
+    pub(crate) async fn revoke(
+        self: &Arc<Self>,
+        caller: &Caller,
+        token_id: Option<&str>,
+        capability: Option<&str>,
+    ) -> Answer<String> {
+        caller.may(Op::Admin, None, 0)?;
+        caller.charge(1, 0)?;
+        let id: TokenId = match (token_id, capability) {
+            (Some(id), None) => id
+                .parse()
+                .map_err(|_| Error::invalid("token_id", "something else", "a token id"))?,
+            (None, Some(text)) => self.auth.id_of(text).map_err(|refused| {
+                let error = Error::new(ErrorKind::InvalidParameter, refused.to_string());
+                Failure::from(error.with_field("capability"))
+            })?,
+            _ => {
+                let message = "name what to revoke: token_id, or capability";
+                let error = Error::new(ErrorKind::InvalidParameter, message);
+                return Err(error.with_field("token_id").into());
+            }
+        };
+        let (auth, revoked) = (Arc::clone(&self.auth), id.clone());
+        off_the_runtime(move || auth.revoke(&revoked)).await?;
+        tracing::info!(token_id = %id, by = %caller.verified.token_id, "capability revoked");
+        Ok(id.to_string())
+    }
+
+    /// Replaces the root key; gives the new one's id, and until when the old one is good.
+    pub(crate) async fn rotate(
+        self: &Arc<Self>,
+        caller: &Caller,
+        grace: Option<Duration>,
+    ) -> Answer<(String, Option<Timestamp>)> {
+        caller.may(Op::Admin, None, 0)?;
+        caller.charge(1, 0)?;
+        let auth = Arc::clone(&self.auth);
+        let (kid, until) = off_the_runtime(move || auth.rotate(grace)).await?;
+        tracing::info!(kid, by = %caller.verified.token_id, "root key replaced");
+        Ok((kid, until))
+    }
+}
+
+fn caveat(field: &'static str, text: &str) -> Answer<Caveat> {
+    let read = text.parse::<Caveat>();
+    Ok(read.map_err(|bad| {
+        Error::new(ErrorKind::InvalidParameter, format!("{field}: {bad}")).with_field(field)
+    })?)
+}
+
+/// Runs something that writes to a disk where it blocks nobody.
+async fn off_the_runtime<T: Send + 'static>(
+    work: impl FnOnce() -> mailbox::Result<T> + Send + 'static,
+) -> Answer<T> {
+    let done = tokio::task::spawn_blocking(work).await;
+    Ok(done.map_err(|_| Error::new(ErrorKind::Internal, "work was cut short"))??)
+}

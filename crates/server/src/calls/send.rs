@@ -1,0 +1,65 @@
+//! Sending.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use futures_util::future::join_all;
+use mailbox::{Error, Name, Outgoing, Result, Sent};
+use mailbox_wire::capability::Op;
+
+use crate::auth::Caller;
+use crate::failure::Answer;
+use crate::service::Service;
+
+impl Service {
+    /// Sends messages, those of one mailbox in order. One result each.
+    ///
+    /// # Cancel safety
+    /// A send that was begun may have taken effect.
+    pub(crate) async fn send(
+        &self,
+        caller: &Caller,
+        batch: Vec<(Name, Outgoing)>,
+    ) -> Answer<Vec<Result<Sent>>> {
+        self.check_open()?;
+        self.store.abilities().check_batch("messages", batch.len())?;
+        let mut bytes = 0;
+        for (mailbox, message) in &batch {
+            let len = message.payload.len() as u64;
+            caller.may(Op::Send, Some(mailbox), len)?;
+            bytes += len;
+        }
+        caller.charge(batch.len(), bytes)?;
+        let started = Instant::now();
+        let sent = self.send_each(batch).await;
+        self.metrics.enqueue.observe(started.elapsed());
+        Ok(sent)
+    }
+
+    async fn send_each(&self, batch: Vec<(Name, Outgoing)>) -> Vec<Result<Sent>> {
+        let count = batch.len();
+        let mut by_mailbox: BTreeMap<Name, (Vec<usize>, Vec<Outgoing>)> = BTreeMap::new();
+        for (at, (mailbox, message)) in batch.into_iter().enumerate() {
+            let (places, messages) = by_mailbox.entry(mailbox).or_default();
+            places.push(at);
+            messages.push(message);
+        }
+        let sends = by_mailbox.into_iter().map(|(mailbox, (places, messages))| async move {
+            (places, self.store.send(&mailbox, messages).await)
+        });
+        let mut results: Vec<Option<Result<Sent>>> = (0..count).map(|_| None).collect();
+        for (places, sent) in join_all(sends).await {
+            match sent {
+                Ok(sent) => {
+                    for (at, sent) in places.into_iter().zip(sent) {
+                        results[at] = Some(sent);
+                    }
+                }
+                // What concerns all of a mailbox's messages concerns each of them.
+                Err(error) => places.iter().for_each(|at| results[*at] = Some(Err(error.clone()))),
+            }
+        }
+        let missing = || Error::new(mailbox::ErrorKind::Internal, "the store gave no answer");
+        results.into_iter().map(|result| result.unwrap_or_else(|| Err(missing()))).collect()
+    }
+}

@@ -1,0 +1,213 @@
+//! Settling: by receipt handle, or by message id if this service handed it out.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use mailbox::{DeadReason, Error, ErrorKind, MessageId, Name, Result, Settlement, Verdict};
+use mailbox_wire::capability::Op;
+
+use super::Handle;
+use crate::auth::Caller;
+use crate::failure::{Answer, Failure};
+use crate::handouts::Handout;
+use crate::service::Service;
+
+/// Which delivery.
+#[derive(Debug, Clone)]
+pub(crate) enum Delivery {
+    /// This one; the message is named too if the client did.
+    Handle(Option<MessageId>, String),
+    /// The last one of this message.
+    Last(MessageId),
+}
+
+/// What shall become of a delivery.
+#[derive(Debug, Clone)]
+pub(crate) enum Wish {
+    Acknowledge,
+    /// After the delay, or after one that grows with attempts.
+    Nack(Option<Duration>, Option<String>),
+    Reject(DeadReason, Option<String>),
+    Extend(Duration),
+    Return,
+}
+
+/// One delivery to settle.
+#[derive(Debug, Clone)]
+pub(crate) struct Item {
+    pub(crate) delivery: Delivery,
+    pub(crate) wish: Wish,
+}
+
+/// A delivery that was found, and may be settled.
+struct Found {
+    mailbox: Name,
+    /// Its handle, as the client has it.
+    text: String,
+    settlement: Settlement,
+}
+
+impl Service {
+    /// Settles deliveries. One result each.
+    ///
+    /// # Cancel safety
+    /// What was begun may have taken effect.
+    pub(crate) async fn settle(
+        &self,
+        caller: &Caller,
+        items: Vec<Item>,
+    ) -> Answer<Vec<Answer<()>>> {
+        self.store.abilities().check_batch("items", items.len())?;
+        caller.charge(items.len(), 0)?;
+        let started = Instant::now();
+        let mut results: Vec<Option<Answer<()>>> = Vec::with_capacity(items.len());
+        let mut by_mailbox: BTreeMap<Name, Vec<(usize, Found)>> = BTreeMap::new();
+        for (at, item) in items.into_iter().enumerate() {
+            match self.find(caller, item) {
+                Ok(found) => {
+                    by_mailbox.entry(found.mailbox.clone()).or_default().push((at, found));
+                    results.push(None);
+                }
+                Err(failure) => results.push(Some(Err(failure))),
+            }
+        }
+        let settles = by_mailbox.into_iter().map(|(mailbox, found)| async move {
+            let batch = found.iter().map(|(_, it)| it.settlement.clone()).collect();
+            let settled = self.store.settle(&mailbox, batch).await;
+            (found, settled)
+        });
+        for (found, settled) in join_all(settles).await {
+            let each: Vec<Result<()>> = match settled {
+                Ok(each) => each,
+                Err(error) => found.iter().map(|_| Err(error.clone())).collect(),
+            };
+            for ((at, found), result) in found.into_iter().zip(each) {
+                if result.is_ok() {
+                    self.note_settled(&found);
+                }
+                results[at] = Some(result.map_err(Failure::from));
+            }
+        }
+        self.metrics.ack.observe(started.elapsed());
+        let missing = || Failure::new(ErrorKind::Internal, "the store gave no answer");
+        Ok(results.into_iter().map(|result| result.unwrap_or_else(|| Err(missing()))).collect())
+    }
+
+    fn find(&self, caller: &Caller, item: Item) -> Answer<Found> {
+        let text = match item.delivery {
+            Delivery::Handle(id, text) => {
+                let is_other = |it: &Handout| id.as_ref().is_some_and(|id| *id != it.id);
+                if self.handouts.with(&text, is_other) == Some(true) {
+                    let message = "receipt handle expired: it is of another message";
+                    return Err(Failure::new(ErrorKind::ReceiptHandleExpired, message));
+                }
+                text
+            }
+            Delivery::Last(id) => {
+                let (_, handle) = self.handouts.last_of(&id).ok_or_else(not_handed_out)?;
+                handle.to_string()
+            }
+        };
+        let handle = Handle::parse(&text).ok_or_else(expired)?;
+        let known = self.handouts.with(&text, Known::of);
+        self.check_settle(caller, &item.wish, &handle.mailbox, known.as_ref())?;
+        let attempt = known.map_or(1, |known| known.delivery_count);
+        let Handle { mailbox, receipt_handle } = handle;
+        let verdict = self.verdict(item.wish, attempt)?;
+        Ok(Found { mailbox, text, settlement: Settlement { receipt_handle, verdict } })
+    }
+
+    fn check_settle(
+        &self,
+        caller: &Caller,
+        wish: &Wish,
+        mailbox: &Name,
+        known: Option<&Known>,
+    ) -> Answer<()> {
+        let op = match wish {
+            Wish::Acknowledge | Wish::Extend(_) => Op::Acknowledge,
+            Wish::Nack(..) | Wish::Reject(..) => Op::Nack,
+            // Whoever may receive may say that nothing has come.
+            Wish::Return => Op::Receive,
+        };
+        if matches!(wish, Wish::Extend(_) | Wish::Return) {
+            return caller.may(op, Some(mailbox), 0);
+        }
+        let own = known.filter(|known| *known.token_id == *caller.verified.token_id);
+        caller.may_settle(op, mailbox, own.map(|known| known.received_at))
+    }
+
+    fn verdict(&self, wish: Wish, attempt: u32) -> Result<Verdict> {
+        let boxed = |text: Option<String>| text.map(String::into_boxed_str);
+        Ok(match wish {
+            Wish::Acknowledge => Verdict::Acknowledge,
+            Wish::Nack(Some(delay), error) => Verdict::Nack { delay, error: boxed(error) },
+            Wish::Nack(None, error) => {
+                Verdict::Nack { delay: self.backoff(attempt)?, error: boxed(error) }
+            }
+            Wish::Reject(reason, error) => Verdict::Reject { reason, error: boxed(error) },
+            Wish::Extend(timeout) => Verdict::Extend { timeout },
+            Wish::Return => Verdict::Return,
+        })
+    }
+
+    /// Full jitter: somewhere between nothing and a bound that doubles with every attempt.
+    fn backoff(&self, attempt: u32) -> Result<Duration> {
+        let config = self.config();
+        let doubled = config.backoff_base.saturating_mul(1 << attempt.min(20));
+        let most = doubled.min(config.backoff_max).as_nanos();
+        let random = getrandom::u64()
+            .map_err(|_| Error::new(ErrorKind::Internal, "the system gives no random numbers"))?;
+        let nanos = (u128::from(random) * (most + 1)) >> 64;
+        Ok(Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
+    }
+
+    fn note_settled(&self, found: &Found) {
+        match &found.settlement.verdict {
+            Verdict::Extend { timeout } => {
+                self.handouts.extend(&found.text, Instant::now() + *timeout);
+            }
+            _ => self.handouts.forget(&found.text),
+        }
+    }
+}
+
+/// What is known of a delivery that went out from here.
+struct Known {
+    token_id: std::sync::Arc<str>,
+    received_at: i64,
+    delivery_count: u32,
+}
+
+impl Known {
+    fn of(it: &Handout) -> Self {
+        let token_id = std::sync::Arc::clone(&it.token_id);
+        let Handout { received_at, delivery_count, .. } = *it;
+        Self { token_id, received_at, delivery_count }
+    }
+}
+
+fn expired() -> Failure {
+    let message = "receipt handle expired: it is not of this service";
+    Failure::new(ErrorKind::ReceiptHandleExpired, message)
+}
+
+fn not_handed_out() -> Failure {
+    let message = "no delivery of this message went out from here: give its receipt handle";
+    Failure::new(ErrorKind::ReceiptHandleExpired, message)
+}
+
+impl Delivery {
+    /// The delivery that a request names.
+    pub(crate) fn named(msg_id: Option<&str>, receipt_handle: Option<String>) -> Result<Self> {
+        match (msg_id.map(MessageId::from_text), receipt_handle) {
+            (id, Some(handle)) => Ok(Self::Handle(id, handle)),
+            (Some(id), None) => Ok(Self::Last(id)),
+            (None, None) => {
+                let message = "name the delivery: receipt_handle, or msg_id";
+                Err(Error::new(ErrorKind::InvalidParameter, message).with_field("receipt_handle"))
+            }
+        }
+    }
+}

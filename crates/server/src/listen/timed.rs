@@ -1,0 +1,171 @@
+//! A connection that does not wait for ever. Invariant: whoever sends or takes nothing for longer
+//! than allowed is cut off; whoever waits for an answer is not.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep};
+
+use super::peer::{Doing, Peer};
+use crate::config::Timeouts;
+
+/// Slowest that an answer may be taken, in bytes per second, once the first wait is over.
+const SLOWEST: u64 = 64 * 1024;
+
+/// A connection with timeouts.
+#[derive(Debug)]
+pub(crate) struct Timed<S> {
+    stream: S,
+    peer: Arc<Peer>,
+    timeouts: Timeouts,
+    /// One timer that looks now and then: to set it anew for every request would cost more.
+    look: Pin<Box<Sleep>>,
+    /// Since when a write has been waiting, and how much has gone out since then.
+    stuck: Option<(Instant, u64)>,
+    write_look: Option<Pin<Box<Sleep>>>,
+}
+
+impl<S> Timed<S> {
+    pub(crate) fn new(stream: S, peer: Arc<Peer>, timeouts: Timeouts) -> Self {
+        let look = Box::pin(tokio::time::sleep(every(&timeouts)));
+        Self { stream, peer, timeouts, look, stuck: None, write_look: None }
+    }
+
+    /// Whether it has done nothing for too long.
+    fn is_overdue(&self) -> bool {
+        match self.peer.doing() {
+            Doing::Idle => self.peer.so_far() > self.timeouts.idle,
+            Doing::Head => self.peer.so_far() > self.timeouts.read,
+            Doing::Work | Doing::Answer => false,
+        }
+    }
+
+    fn poll_look(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.look.as_mut().poll(context).is_ready() {
+            if self.is_overdue() {
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
+            let next = Instant::now() + every(&self.timeouts);
+            self.look.as_mut().reset(next);
+        }
+        Poll::Pending
+    }
+
+    /// A write that waits: has it waited for too long?
+    fn poll_stuck(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
+        let (since, taken) = *self.stuck.get_or_insert_with(|| (Instant::now(), 0));
+        let earned = Duration::from_millis(taken * 1000 / SLOWEST);
+        let deadline = since + self.timeouts.write + earned;
+        let look =
+            self.write_look.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
+        if look.deadline() < deadline {
+            look.as_mut().reset(deadline);
+        }
+        match look.as_mut().poll(context) {
+            Poll::Ready(()) => Poll::Ready(io::ErrorKind::TimedOut.into()),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+
+    fn note_written(&mut self, bytes: usize) {
+        if let Some((_, taken)) = &mut self.stuck {
+            *taken += bytes as u64;
+        }
+    }
+}
+
+/// How often to look.
+fn every(timeouts: &Timeouts) -> Duration {
+    (timeouts.read.min(timeouts.idle) / 2).max(Duration::from_millis(10))
+}
+
+impl<S> Drop for Timed<S> {
+    fn drop(&mut self) {
+        self.peer.gone();
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Timed<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        match Pin::new(&mut self.stream).poll_read(context, buffer) {
+            Poll::Ready(Ok(())) => {
+                if buffer.filled().len() > before && self.peer.doing() == Doing::Idle {
+                    self.peer.set(Doing::Head);
+                }
+                Poll::Ready(Ok(()))
+            }
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            Poll::Pending => self.poll_look(context),
+        }
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Timed<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match Pin::new(&mut self.stream).poll_write(context, bytes) {
+            Poll::Ready(Ok(count)) => {
+                self.note_written(count);
+                Poll::Ready(Ok(count))
+            }
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            Poll::Pending => self.poll_stuck(context).map(Err),
+        }
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match Pin::new(&mut self.stream).poll_write_vectored(context, bytes) {
+            Poll::Ready(Ok(count)) => {
+                self.note_written(count);
+                Poll::Ready(Ok(count))
+            }
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            Poll::Pending => self.poll_stuck(context).map(Err),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match Pin::new(&mut self.stream).poll_flush(context) {
+            Poll::Ready(Ok(())) => {
+                (self.stuck, self.write_look) = (None, None);
+                // A flush comes when nothing is left to write: what was on its way is out.
+                self.peer.written();
+                match self.peer.doing() {
+                    Doing::Answer => self.peer.set(Doing::Idle),
+                    Doing::Idle => self.peer.touch(),
+                    Doing::Head | Doing::Work => {}
+                }
+                Poll::Ready(Ok(()))
+            }
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            Poll::Pending => self.poll_stuck(context).map(Err),
+        }
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match Pin::new(&mut self.stream).poll_shutdown(context) {
+            Poll::Pending => self.poll_stuck(context).map(Err),
+            done => done,
+        }
+    }
+}

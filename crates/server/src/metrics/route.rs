@@ -1,0 +1,77 @@
+//! Which call a path is of: one of a few words, whatever a client asks for.
+
+/// The call, with its variable parts named.
+pub(crate) fn route_of(path: &str) -> &'static str {
+    const EXACT: [&str; 14] = [
+        "/v1/send",
+        "/v1/send/batch",
+        "/v1/recv",
+        "/v1/recv/stream",
+        "/v1/settle/batch",
+        "/v1/topics",
+        "/v1/dlq/reprocess",
+        "/v1/dlq/delete",
+        "/v1/caps/mint",
+        "/v1/caps/revoke",
+        "/v1/caps/rotate",
+        "/v1/abilities",
+        "/metrics",
+        "/openapi.json",
+    ];
+    if let Some(route) = EXACT.into_iter().find(|route| *route == path) {
+        return route;
+    }
+    let Some(rest) = path.strip_prefix("/v1/") else {
+        return match path {
+            "/healthz" => "/healthz",
+            "/readyz" => "/readyz",
+            _ => "other",
+        };
+    };
+    let (first, rest) = rest.split_once('/').unwrap_or((rest, ""));
+    match (first, rest.split_once('/').map(|(_, last)| last)) {
+        ("ack", None) => "/v1/ack/{msg_id}",
+        ("nack", None) => "/v1/nack/{msg_id}",
+        ("extend", None) => "/v1/extend/{msg_id}",
+        ("messages", None) => "/v1/messages/{msg_id}",
+        ("dlq", None) => "/v1/dlq/{topic}",
+        ("topics", None) => "/v1/topics/{topic}",
+        ("topics", Some("purge")) => "/v1/topics/{topic}/purge",
+        ("topics", Some("peek")) => "/v1/topics/{topic}/peek",
+        ("topics", Some("lookup")) => "/v1/topics/{topic}/lookup",
+        _ => "other",
+    }
+}
+
+/// What a call needs to be allowed.
+pub(crate) fn op_of(route: &str) -> &'static str {
+    match route {
+        "/v1/send" | "/v1/send/batch" => "send",
+        "/v1/recv" | "/v1/recv/stream" => "recv",
+        "/v1/ack/{msg_id}" | "/v1/extend/{msg_id}" | "/v1/settle/batch" => "ack",
+        "/v1/nack/{msg_id}" => "nack",
+        _ => "admin",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_one_of_a_few_calls() {
+        for (path, route) in [
+            ("/v1/send", "/v1/send"),
+            ("/v1/ack/01ABC", "/v1/ack/{msg_id}"),
+            ("/v1/topics/a:b/purge", "/v1/topics/{topic}/purge"),
+            ("/v1/topics/a/b/c", "other"),
+            ("/v1/dlq/jobs", "/v1/dlq/{topic}"),
+            ("/v1/dlq/reprocess", "/v1/dlq/reprocess"),
+            ("/anything", "other"),
+            ("/v1/", "other"),
+        ] {
+            assert_eq!(route_of(path), route, "{path}");
+        }
+        assert_eq!(op_of(route_of("/v1/nack/x")), "nack");
+    }
+}

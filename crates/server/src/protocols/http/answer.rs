@@ -1,0 +1,82 @@
+//! Answers: JSON, with the correlation id, and the same shape for everything that went wrong.
+
+use axum::body::Body;
+use axum::response::Response;
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderName, HeaderValue, StatusCode};
+use mailbox::{Error, ErrorKind, Retry};
+use mailbox_wire::json::Problem;
+use serde::Serialize;
+
+use crate::failure::Failure;
+
+pub(crate) const X_CORR_ID: HeaderName = HeaderName::from_static("x-corr-id");
+pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// What kind of failure an answer tells of, for those who count them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Kind(pub(crate) ErrorKind);
+
+/// What went wrong, in the shape of the wire.
+pub(crate) fn problem(failure: &Failure, corr_id: &str) -> Problem {
+    let error = &failure.error;
+    Problem {
+        code: error.kind().status().code.to_owned(),
+        message: error.message().to_owned(),
+        corr_id: corr_id.to_owned(),
+        kind: error.kind().as_str().to_owned(),
+        retry_after_ms: match error.retry() {
+            Retry::Never => None,
+            Retry::Now => Some(0),
+            Retry::After(time) => Some(u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1)),
+        },
+        reason: failure.reason.map(str::to_owned),
+        field: error.field().map(str::to_owned),
+        topic: error.mailbox().map(ToString::to_string),
+        msg_id: failure.msg_id.clone(),
+    }
+}
+
+/// The answer to a call that worked.
+pub(crate) fn success(answer: &impl Serialize) -> Response {
+    match serde_json::to_vec(answer) {
+        Ok(json) => with_body(StatusCode::OK, json.into()),
+        // Everything that is answered can be written as JSON.
+        Err(_) => failure(&unwritable(), ""),
+    }
+}
+
+fn unwritable() -> Failure {
+    Failure::new(ErrorKind::Internal, "the answer cannot be written")
+}
+
+/// The answer to a call that did not.
+pub(crate) fn failure(failure: &Failure, corr_id: &str) -> Response {
+    let problem = problem(failure, corr_id);
+    let status = status_of(&failure.error);
+    if status == StatusCode::INTERNAL_SERVER_ERROR {
+        tracing::error!(corr_id, error = ?failure.error, "defect");
+    }
+    let json = serde_json::to_vec(&problem).unwrap_or_default();
+    let mut response = with_body(status, json.into());
+    response.extensions_mut().insert(Kind(failure.error.kind()));
+    if let Some(millis) = problem.retry_after_ms
+        && matches!(status.as_u16(), 429 | 503)
+    {
+        let seconds = HeaderValue::from(millis.div_ceil(1000).max(1));
+        response.headers_mut().insert(RETRY_AFTER, seconds);
+    }
+    response
+}
+
+fn status_of(error: &Error) -> StatusCode {
+    StatusCode::from_u16(error.kind().status().http).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+}
+
+pub(crate) fn with_body(status: StatusCode, json: Bytes) -> Response {
+    let mut response = Response::new(Body::from(json));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, JSON);
+    response
+}

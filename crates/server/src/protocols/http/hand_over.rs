@@ -1,0 +1,59 @@
+//! The answer to a receive: a body that gives its messages back unless it reaches the socket.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use axum::body::Body;
+use axum::response::Response;
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http_body::{Frame, SizeHint};
+use mailbox_wire::json::Received;
+
+use super::answer;
+use crate::calls::HandOver;
+use crate::listen::Peer;
+
+/// Bytes, and the deliveries that are in them.
+struct Parcel {
+    json: Option<Bytes>,
+    hand_over: Option<HandOver>,
+    peer: Arc<Peer>,
+}
+
+impl http_body::Body for Parcel {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let Some(json) = self.json.take() else { return Poll::Ready(None) };
+        // From here on they are the connection's: it knows when they are written.
+        if let Some(hand_over) = self.hand_over.take() {
+            self.peer.on_its_way(hand_over);
+        }
+        Poll::Ready(Some(Ok(Frame::data(json))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.json.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.json.as_ref().map_or(0, |json| json.len() as u64))
+    }
+}
+
+/// The answer with what was received.
+pub(crate) fn response(received: &Received, hand_over: HandOver, peer: &Arc<Peer>) -> Response {
+    let json = serde_json::to_vec(received).expect("text, numbers and maps can be written");
+    let (peer, hand_over) = (Arc::clone(peer), Some(hand_over));
+    let mut response =
+        Response::new(Body::new(Parcel { json: Some(json.into()), hand_over, peer }));
+    response.headers_mut().insert(CONTENT_TYPE, answer::JSON);
+    response
+}

@@ -1,0 +1,101 @@
+//! Whether the service is alive and ready, and what becomes of calls that do not exist.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::response::Response;
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, StatusCode};
+use mailbox::{Error, ErrorKind};
+use mailbox_wire::capability::Op;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::answer;
+use super::exchange::{CorrId, Exchange, for_response};
+use super::problems::Problems;
+use crate::failure::Failure;
+use crate::listen::Peer;
+use crate::service::Service;
+
+/// Whether the service can do its work.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Health {
+    /// It can.
+    ok: bool,
+    /// Why not.
+    reasons: Vec<String>,
+}
+
+/// Whether the process is alive.
+#[utoipa::path(get, path = "/healthz", tag = "service", security(()),
+    responses((status = 200, body = Health)))]
+pub(crate) async fn healthz() -> Response {
+    answer::success(&Health { ok: true, reasons: Vec::new() })
+}
+
+/// Whether it takes messages; if not, why.
+#[utoipa::path(get, path = "/readyz", tag = "service", security(()),
+    responses((status = 200, body = Health), (status = 503, body = Health)))]
+pub(crate) async fn readyz(State(service): State<Arc<Service>>) -> Response {
+    let reasons = service.not_ready().await;
+    let health = Health { ok: reasons.is_empty(), reasons };
+    let mut response = answer::success(&health);
+    if !health.ok {
+        *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+    }
+    response
+}
+
+/// This document.
+#[utoipa::path(get, path = "/openapi.json", tag = "service", security(()),
+    responses((status = 200, body = String, content_type = "application/json")))]
+pub(crate) async fn openapi() -> Response {
+    let mut response = Response::new(super::openapi().into());
+    let json = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(CONTENT_TYPE, json);
+    response
+}
+
+/// What is counted and measured, for Prometheus. From elsewhere than this machine it needs a
+/// capability for `admin` on all mailboxes.
+#[utoipa::path(get, path = "/metrics", tag = "service", security((), ("capability" = [])),
+    responses(
+        (status = 200, body = String, content_type = "application/openmetrics-text"), Problems))]
+pub(crate) async fn metrics(State(service): State<Arc<Service>>, request: Request) -> Response {
+    let peer = request.extensions().get::<Arc<Peer>>();
+    let is_here = peer.is_some_and(|peer| peer.ip.is_none_or(|ip| ip.is_loopback()));
+    if is_here {
+        return plain(service.metrics_text().await);
+    }
+    for_response(service, request, async |exchange: Exchange| {
+        exchange.caller.may(Op::Admin, None, 0)?;
+        Ok(plain(exchange.service.metrics_text().await))
+    })
+    .await
+}
+
+fn plain(text: String) -> Response {
+    let mut response = Response::new(text.into());
+    let plain =
+        HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
+    response.headers_mut().insert(CONTENT_TYPE, plain);
+    response
+}
+
+fn refused(request: &Request, error: Error) -> Response {
+    let corr_id = request.extensions().get::<CorrId>().cloned();
+    let corr_id = corr_id.unwrap_or_else(|| CorrId::of(request.headers()));
+    answer::failure(&Failure::from(error), &corr_id.0)
+}
+
+pub(crate) async fn no_such_call(request: Request) -> Response {
+    refused(&request, Error::new(ErrorKind::NotFound, "there is no such call; see /openapi.json"))
+}
+
+pub(crate) async fn no_such_method(request: Request) -> Response {
+    let error = Error::new(ErrorKind::InvalidParameter, "this call has another method");
+    let mut response = refused(&request, error);
+    *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
+    response
+}

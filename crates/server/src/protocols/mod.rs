@@ -1,0 +1,3 @@
+//! How the service is reached. A protocol translates; it holds no queue logic.
+
+pub(crate) mod http;
