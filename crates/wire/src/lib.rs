@@ -6,4 +6,5 @@ pub mod capability;
 pub mod correlation;
 pub mod hash;
 pub mod json;
+pub mod object;
 pub mod payload;

@@ -9,6 +9,7 @@ mod errors;
 mod everyday;
 mod help;
 mod inboxes;
+mod killed;
 mod looking;
 mod micronode;
 mod moving;

@@ -101,20 +101,17 @@ impl Bucket {
         *self.used_until.lock() <= self.elapsed(now)
     }
 
-    /// Uses it, or says after how long it can be used.
-    fn take(&self, uses: u64, now: Instant) -> Result<(), Duration> {
+    /// Up to when everything is used up after so many uses more; or after how long they may come.
+    fn after(&self, used_until: u64, uses: u64, now: Instant) -> Result<u64, Duration> {
         let now = self.elapsed(now);
         // More than fit in at all count as all that fit: else they would never get through.
         let cost = self.each * uses.clamp(1, self.burst);
-        let mut used_until = self.used_until.lock();
-        let until = (*used_until).max(now) + cost;
-        let ahead = until - now;
-        let most = self.each * self.burst;
+        let until = used_until.max(now) + cost;
+        let (ahead, most) = (until - now, self.each * self.burst);
         if ahead > most {
             return Err(Duration::from_nanos(ahead - most));
         }
-        *used_until = until;
-        Ok(())
+        Ok(until)
     }
 }
 
@@ -130,6 +127,12 @@ pub(crate) enum Held {
 impl Meters {
     /// Counts a use of so many operations and bytes.
     pub(crate) fn charge(&self, ops: u64, bytes: u64, now: Instant) -> Result<(), Held> {
+        // What is refused costs nothing: first whether all of them let it through.
+        let mut used: Vec<_> = self.buckets.iter().map(|bucket| bucket.used_until.lock()).collect();
+        let each = self.buckets.iter().zip(&used);
+        let until: Result<Vec<u64>, Duration> =
+            each.map(|(bucket, used)| bucket.after(**used, ops, now)).collect();
+        let until = until.map_err(Held::For)?;
         if let Some(spent) = &self.spent {
             add(&spent.ops, ops, self.quotas.ops)?;
             if let Err(held) = add(&spent.bytes, bytes, self.quotas.bytes) {
@@ -137,7 +140,8 @@ impl Meters {
                 return Err(held);
             }
         }
-        self.buckets.iter().try_for_each(|bucket| bucket.take(ops, now)).map_err(Held::For)
+        used.iter_mut().zip(until).for_each(|(used, until)| **used = until);
+        Ok(())
     }
 }
 
@@ -157,18 +161,19 @@ mod tests {
 
     #[test]
     fn a_bucket_lets_a_burst_through_and_then_its_rate() {
-        let bucket = Bucket::new("10/s".parse().unwrap());
+        let bucket = Arc::new(Bucket::new("10/s".parse().unwrap()));
         let start = bucket.start;
+        let meters = Meters { buckets: vec![bucket], quotas: Quotas::default(), spent: None };
         for _ in 0..20 {
-            bucket.take(1, start).unwrap();
+            meters.charge(1, 0, start).unwrap();
         }
-        assert_eq!(bucket.take(1, start), Err(Duration::from_millis(100)));
+        assert_eq!(meters.charge(1, 0, start), Err(Held::For(Duration::from_millis(100))));
         let later = start + Duration::from_millis(100);
-        bucket.take(1, later).unwrap();
-        assert!(bucket.take(1, later).is_err());
+        meters.charge(1, 0, later).unwrap();
+        assert!(meters.charge(1, 0, later).is_err());
         // A batch larger than the burst waits until everything is free.
-        assert!(bucket.take(1000, later + Duration::from_millis(1900)).is_err());
-        bucket.take(1000, later + Duration::from_secs(2)).unwrap();
+        assert!(meters.charge(1000, 0, later + Duration::from_millis(1900)).is_err());
+        meters.charge(1000, 0, later + Duration::from_secs(2)).unwrap();
     }
 
     #[test]

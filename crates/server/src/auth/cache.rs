@@ -1,5 +1,5 @@
-//! Capabilities that were verified lately. Invariant: the whole text is the key, so that nothing is
-//! believed of a capability but what was verified of that very one.
+//! Capabilities that were verified lately. Invariant: a hash of the whole text is the key, so that
+//! nothing is believed of a capability but what was verified of that very one, and none is kept.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,39 +14,43 @@ const MOST: usize = 16_384;
 /// So many refusals within a second, and everything is verified anew.
 const SPIKE: u32 = 200;
 
+fn hash(text: &str) -> [u8; 32] {
+    *blake3::hash(text.as_bytes()).as_bytes()
+}
+
 /// What was verified, and when.
 type Entry = (Arc<Verified>, Instant);
 
 #[derive(Debug, Default)]
 pub(super) struct Cache {
-    by_text: RwLock<HashMap<Box<str>, Entry>>,
+    by_hash: RwLock<HashMap<[u8; 32], Entry>>,
     refusals: Mutex<Option<(Instant, u32)>>,
 }
 
 impl Cache {
     pub(super) fn get(&self, text: &str, now: Instant, ttl: Duration) -> Option<Arc<Verified>> {
-        let by_text = self.by_text.read();
-        let (verified, since) = by_text.get(text)?;
+        let by_hash = self.by_hash.read();
+        let (verified, since) = by_hash.get(&hash(text))?;
         (now.saturating_duration_since(*since) < ttl).then(|| Arc::clone(verified))
     }
 
     pub(super) fn put(&self, text: &str, verified: &Arc<Verified>, now: Instant, ttl: Duration) {
-        let mut by_text = self.by_text.write();
-        if by_text.len() >= MOST && !by_text.contains_key(text) {
-            by_text.retain(|_, (_, since)| now.saturating_duration_since(*since) < ttl);
-            if by_text.len() >= MOST {
-                by_text.clear();
+        let (key, mut by_hash) = (hash(text), self.by_hash.write());
+        if by_hash.len() >= MOST && !by_hash.contains_key(&key) {
+            by_hash.retain(|_, (_, since)| now.saturating_duration_since(*since) < ttl);
+            if by_hash.len() >= MOST {
+                by_hash.clear();
             }
         }
-        by_text.insert(text.into(), (Arc::clone(verified), now));
+        by_hash.insert(key, (Arc::clone(verified), now));
     }
 
     pub(super) fn clear(&self) {
-        self.by_text.write().clear();
+        self.by_hash.write().clear();
     }
 
     pub(super) fn len(&self) -> usize {
-        self.by_text.read().len()
+        self.by_hash.read().len()
     }
 
     /// Somebody was refused: many of those are a reason to believe nothing any more.

@@ -37,6 +37,18 @@ impl Caller {
         }
     }
 
+    /// Whether it may do anything at all, from here and now.
+    pub(crate) fn may_anything(&self) -> Answer<()> {
+        let mut refused = Err(Refused::Op.into());
+        for op in self.verified.grant.ops().iter() {
+            refused = self.may_some(op);
+            if refused.is_ok() {
+                break;
+            }
+        }
+        refused
+    }
+
     /// Whether it may settle a delivery that it got at `received_at`, if that is known: a
     /// capability that has expired since then still settles it.
     pub(crate) fn may_settle(

@@ -3,7 +3,7 @@
 //! when that is said.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -124,6 +124,8 @@ impl Vault {
         let append = || {
             let is_new = !path.exists();
             let mut file = create(&path, false)?;
+            // A power cut may have torn the last line: what is added must not become part of it.
+            let line = if ends_with_line(&path)? { line.to_owned() } else { format!("\n{line}") };
             // One write: another process may be adding a line too.
             file.write_all(line.as_bytes())?;
             file.sync_all()?;
@@ -131,6 +133,19 @@ impl Vault {
         };
         append().map_err(|error| failed("write", &path, error))
     }
+}
+
+/// Whether a file is empty, or ends with the end of a line.
+fn ends_with_line(path: &Path) -> io::Result<bool> {
+    let mut file = File::open(path)?;
+    let len = file.metadata()?.len();
+    if len == 0 {
+        return Ok(true);
+    }
+    let mut last = [0];
+    file.seek(io::SeekFrom::Start(len - 1))?;
+    file.read_exact(&mut last)?;
+    Ok(last == *b"\n")
 }
 
 /// A file that only its owner can read.

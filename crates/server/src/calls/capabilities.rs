@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mailbox::{Error, ErrorKind, Timestamp};
-use mailbox_wire::capability::{Caveat, Op, TokenId};
+use mailbox_wire::capability::{Caveat, Grant, Op, Refused, TokenId};
 use mailbox_wire::json::Minted;
 
 use crate::auth::Caller;
@@ -30,11 +30,24 @@ impl Service {
         for text in caveats {
             all.push(caveat("caveats", text)?);
         }
+        let grant = &caller.verified.grant;
+        let is_wider = |caveat: &Caveat| match caveat {
+            Caveat::Ops(ops) => !ops.iter().all(|op| grant.ops().contains(op)),
+            _ => false,
+        };
+        if all.iter().any(is_wider) {
+            return Err(Refused::Op.into());
+        }
+        // The operator's own has no end and may make anything; whatever limits another one limits
+        // what is made with it.
+        if grant.expires_at().is_some() {
+            all.extend(limits(grant));
+        }
         let (capability, expires_at) = self.auth.mint_for(ttl, all)?;
         Ok(Minted {
             capability: capability.encode(),
             token_id: capability.token_id().to_string(),
-            expires_at: expires_at.to_string(),
+            expires_at: earliest(grant, expires_at).to_string(),
         })
     }
 
@@ -80,6 +93,27 @@ impl Service {
         tracing::info!(kid, by = %caller.verified.token_id, "root key replaced");
         Ok((kid, until))
     }
+}
+
+/// When what is made expires: with what it is made with, if that is earlier.
+fn earliest(grant: &Grant, expires_at: Timestamp) -> Timestamp {
+    let own = grant.expires_at().map(|at| Timestamp::from_unix_millis(at.unix_ms()));
+    own.map_or(expires_at, |own| own.min(expires_at))
+}
+
+/// What limits a capability, as caveats.
+fn limits(grant: &Grant) -> Vec<Caveat> {
+    let mut limits: Vec<Caveat> = Vec::new();
+    limits.extend(grant.expires_at().map(Caveat::Expires));
+    limits.extend(grant.begins_at().map(Caveat::NotBefore));
+    limits.extend(grant.max_bytes().map(Caveat::MaxBytes));
+    limits.extend(grant.tenant().cloned().map(Caveat::Tenant));
+    limits.extend(grant.networks().iter().cloned().map(Caveat::Networks));
+    limits.extend(grant.rates().iter().copied().map(Caveat::Rate));
+    let quotas = grant.quotas();
+    limits.extend(quotas.ops.map(Caveat::QuotaOps));
+    limits.extend(quotas.bytes.map(Caveat::QuotaBytes));
+    limits
 }
 
 fn caveat(field: &'static str, text: &str) -> Answer<Caveat> {

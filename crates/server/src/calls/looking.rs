@@ -32,11 +32,18 @@ impl Service {
         mailbox: Option<Name>,
         id: &MessageId,
     ) -> Answer<(Name, Record)> {
+        // Before it is known whether there is such a message: that is a secret too.
+        caller.may_some(Op::Admin)?;
         caller.charge(1, 0)?;
         let these = Peek::These(vec![id.clone()]);
+        let is_named = mailbox.is_some();
         let last_seen = || self.handouts.last_of(id).map(|(mailbox, _)| mailbox);
         if let Some(mailbox) = mailbox.or_else(last_seen) {
-            caller.may(Op::Admin, Some(&mailbox), 0)?;
+            if is_named {
+                caller.may(Op::Admin, Some(&mailbox), 0)?;
+            } else if caller.may(Op::Admin, Some(&mailbox), 0).is_err() {
+                return Err(gone());
+            }
             let found = self.store.peek(&mailbox, &these).await?;
             let record = found.into_iter().next().ok_or_else(gone)?;
             return Ok((mailbox, record));

@@ -79,11 +79,15 @@ impl Service {
     /// The same for one who may, and was counted.
     pub(crate) async fn take(self: &Arc<Self>, caller: &Caller, asked: &Asked) -> Answer<Taken> {
         let started = Instant::now();
-        let _places = self.handouts.reserve(asked.max_messages as usize, started)?;
-        let _waiting = if asked.wait.is_zero() {
-            None
+        // One that waits takes no places ahead: it may wait for nothing.
+        let is_patient = !asked.wait.is_zero();
+        let ahead = if is_patient { 1 } else { asked.max_messages as usize };
+        let places = self.handouts.reserve(ahead, started)?;
+        let waiting = if is_patient {
+            drop(places);
+            (None, Some(self.admission.waiting(&caller.verified.token_id)?))
         } else {
-            Some(self.admission.waiting(&caller.verified.token_id)?)
+            (Some(places), None)
         };
         let first = self.receive_some(asked, asked.max_messages.min(STEP), asked.wait);
         let first = tokio::select! {
@@ -93,10 +97,16 @@ impl Service {
             () = self.draining.cancelled() => Vec::new(),
         };
         let mut taken = self.taken(asked, first);
-        if !asked.wait.is_zero() {
-            // It may have been taken back while it waited; what was taken goes back too then.
+        let _places = if is_patient {
+            // Meanwhile it may have been taken back, or have expired, or others have all places:
+            // then what was taken goes back too.
             self.auth.check_still(&caller.verified)?;
-        }
+            caller.may(Op::Receive, Some(&asked.mailbox), 0)?;
+            Some(self.handouts.reserve(asked.max_messages as usize, Instant::now())?)
+        } else {
+            None
+        };
+        drop(waiting.1);
         let mut bytes = taken.bytes();
         while !taken.deliveries.is_empty() && bytes < asked.max_bytes {
             let got = u32::try_from(taken.deliveries.len()).unwrap_or(u32::MAX);

@@ -67,13 +67,14 @@ impl Stream {
     /// Dropped, it holds nothing.
     pub(crate) async fn next(&mut self) -> Answer<Next> {
         let heartbeat = Instant::now() + self.service.config().timeouts.heartbeat;
-        let Some(places) = self.places(heartbeat).await else { return Ok(Next::Quiet) };
-        // It may have been revoked, or have expired, while it waited.
-        if self.caller.may(Op::Receive, Some(&self.asked.mailbox), 0).is_err() {
+        let places = self.places(heartbeat).await;
+        if self.is_over() {
             return Ok(Next::End);
         }
+        let Some(places) = places else { return Ok(Next::Quiet) };
         let max_messages = u32::try_from(places.len()).unwrap_or(u32::MAX);
-        let wait = heartbeat.saturating_duration_since(Instant::now());
+        // Not for long at a time: its capability may expire, or be taken back.
+        let wait = heartbeat.saturating_duration_since(Instant::now()).min(LOOK);
         let asked = Asked { max_messages, wait, ..self.asked.clone() };
         let taken = match self.service.take(&self.caller, &asked).await {
             Ok(taken) => taken,
@@ -81,8 +82,7 @@ impl Stream {
             Err(failure) => return Err(failure),
         };
         if taken.deliveries.is_empty() {
-            let is_over = self.service.draining.is_cancelled();
-            return Ok(if is_over { Next::End } else { Next::Quiet });
+            return Ok(if self.is_over() { Next::End } else { Next::Quiet });
         }
         if self.out.len() > REMEMBERED {
             let service = &self.service;
@@ -93,6 +93,14 @@ impl Stream {
             self.service.envelopes(&self.caller, &asked, taken.deliveries, || places.next());
         self.out.extend(envelopes.iter().filter_map(|it| it.receipt_handle.clone()));
         Ok(Next::Messages(envelopes, taken.hand_over))
+    }
+
+    /// The service stops, or the capability was taken back or has expired.
+    fn is_over(&self) -> bool {
+        let Self { service, caller, asked, .. } = self;
+        service.draining.is_cancelled()
+            || service.auth.check_still(&caller.verified).is_err()
+            || caller.may(Op::Receive, Some(&asked.mailbox), 0).is_err()
     }
 
     /// As many places as are free, at least one; none if there is none until then.
@@ -108,7 +116,7 @@ impl Stream {
             }
             // Deliveries whose deadline has passed are not the client's any more.
             self.service.handouts.count(std::time::Instant::now());
-            if Instant::now() >= until {
+            if Instant::now() >= until || self.is_over() {
                 return None;
             }
         };

@@ -27,12 +27,14 @@ pub(crate) struct Timed<S> {
     /// Since when a write has been waiting, and how much has gone out since then.
     stuck: Option<(Instant, u64)>,
     write_look: Option<Pin<Box<Sleep>>>,
+    /// Something has gone out since the last flush.
+    has_written: bool,
 }
 
 impl<S> Timed<S> {
     pub(crate) fn new(stream: S, peer: Arc<Peer>, timeouts: Timeouts) -> Self {
         let look = Box::pin(tokio::time::sleep(every(&timeouts)));
-        Self { stream, peer, timeouts, look, stuck: None, write_look: None }
+        Self { stream, peer, timeouts, look, stuck: None, write_look: None, has_written: false }
     }
 
     /// Whether it has done nothing for too long.
@@ -72,6 +74,7 @@ impl<S> Timed<S> {
     }
 
     fn note_written(&mut self, bytes: usize) {
+        self.has_written |= bytes > 0;
         if let Some((_, taken)) = &mut self.stuck {
             *taken += bytes as u64;
         }
@@ -150,10 +153,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Timed<S> {
                 (self.stuck, self.write_look) = (None, None);
                 // A flush comes when nothing is left to write: what was on its way is out.
                 self.peer.written();
+                let has_written = std::mem::take(&mut self.has_written);
                 match self.peer.doing() {
                     Doing::Answer => self.peer.set(Doing::Idle),
-                    Doing::Idle => self.peer.touch(),
-                    Doing::Head | Doing::Work => {}
+                    // Also flushed whenever somebody looks: that alone is no sign of life.
+                    Doing::Idle if has_written => self.peer.touch(),
+                    Doing::Idle | Doing::Head | Doing::Work => {}
                 }
                 Poll::Ready(Ok(()))
             }

@@ -7,7 +7,7 @@ use crate::hash::Hash;
 use crate::payload::Payload;
 
 /// One delivery of a message, or a message that is looked at.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Envelope {
     /// Its identity.
@@ -109,3 +109,5 @@ pub struct Records {
     /// In order.
     pub messages: Vec<Record>,
 }
+
+hide_secrets!(Envelope, msg_id, topic, ts, attempt);

@@ -1,6 +1,20 @@
 //! What requests and answers look like in JSON. Invariant: a request with a field that is not known
 //! is refused; answers may grow.
 
+/// Shows a few fields for debugging: whoever has a receipt handle can settle, and what is in a
+/// message is nobody's business but the consumer's.
+macro_rules! hide_secrets {
+    ($type:ident, $($field:ident),*) => {
+        impl std::fmt::Debug for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.debug_struct(stringify!($type))
+                    $(.field(stringify!($field), &self.$field))*
+                    .finish_non_exhaustive()
+            }
+        }
+    };
+}
+
 mod capabilities;
 mod dead;
 mod envelope;

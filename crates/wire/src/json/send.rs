@@ -4,10 +4,11 @@ use serde::{Deserialize, Serialize};
 
 use super::Problem;
 use crate::attributes::Attributes;
+use crate::object::objects;
 use crate::payload::Payload;
 
 /// `POST /v1/send`
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SendRequest {
@@ -52,7 +53,7 @@ pub struct SendRequest {
 }
 
 /// One message of a batch.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BatchMessage {
@@ -135,6 +136,7 @@ pub struct SendBatchRequest {
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 80))]
     pub topic: Option<String>,
     /// The messages, sent in this order.
+    #[serde(deserialize_with = "objects")]
     #[cfg_attr(feature = "openapi", schema(max_items = 256))]
     pub messages: Vec<BatchMessage>,
 }
@@ -160,3 +162,7 @@ pub enum BatchResult {
         error: Box<Problem>,
     },
 }
+
+hide_secrets!(SendRequest, topic);
+
+hide_secrets!(BatchMessage, topic);

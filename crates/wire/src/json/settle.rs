@@ -3,9 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::Problem;
+use crate::object::objects;
 
 /// `POST /v1/ack/{msg_id}`
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AckRequest {
@@ -15,7 +16,7 @@ pub struct AckRequest {
 }
 
 /// `POST /v1/nack/{msg_id}`
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct NackRequest {
@@ -35,7 +36,7 @@ pub struct NackRequest {
 }
 
 /// `POST /v1/extend/{msg_id}`
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ExtendRequest {
@@ -71,7 +72,7 @@ pub enum SettleOp {
 }
 
 /// One delivery of a batch.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SettleItem {
@@ -108,6 +109,7 @@ pub struct SettleItem {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SettleBatchRequest {
     /// The deliveries.
+    #[serde(deserialize_with = "objects")]
     #[cfg_attr(feature = "openapi", schema(max_items = 256))]
     pub items: Vec<SettleItem>,
 }
@@ -136,3 +138,11 @@ pub enum SettleResult {
         error: Box<Problem>,
     },
 }
+
+hide_secrets!(AckRequest,);
+
+hide_secrets!(NackRequest, delay_ms, dead);
+
+hide_secrets!(ExtendRequest, visibility_ms);
+
+hide_secrets!(SettleItem, op, msg_id);

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::stated;
+use crate::object::maybe_object;
 
 /// `GET /v1/topics`
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -150,7 +151,7 @@ pub struct PolicyChange {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late_settle: Option<String>,
     /// How long, and how many, messages are kept.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "maybe_object", skip_serializing_if = "Option::is_none")]
     pub retention: Option<RetentionChange>,
 }
 

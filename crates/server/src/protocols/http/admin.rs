@@ -271,6 +271,7 @@ pub(crate) async fn delete_dead(State(service): Shared, request: Request) -> Res
 pub(crate) async fn abilities(State(service): Shared, request: Request) -> Response {
     ask(service, request, |exchange| async move {
         let service = &exchange.service;
+        exchange.caller.may_anything()?;
         Ok(convert::abilities(service.store.abilities(), service.config().limits.body))
     })
     .await

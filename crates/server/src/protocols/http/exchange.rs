@@ -8,6 +8,7 @@ use axum::response::Response;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
 use mailbox::{Error, ErrorKind};
+use mailbox_wire::object::Object;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::OwnedSemaphorePermit;
@@ -111,7 +112,7 @@ where
         let (most, patience) = (config.limits.body, config.timeouts.read);
         let bytes = body::read(&exchange.head, body, most, patience).await?;
         let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
-        let question = serde_json::from_slice(text).map_err(unreadable)?;
+        let Object(question) = serde_json::from_slice(text).map_err(unreadable)?;
         act(exchange, question).await
     })
     .await

@@ -1,9 +1,10 @@
 //! Whether the service is alive and ready, and what becomes of calls that do not exist.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use axum::extract::{Request, State};
 use axum::response::Response;
+use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
 use mailbox::{Error, ErrorKind};
@@ -51,7 +52,8 @@ pub(crate) async fn readyz(State(service): State<Arc<Service>>) -> Response {
 #[utoipa::path(get, path = "/openapi.json", tag = "service", security(()),
     responses((status = 200, body = String, content_type = "application/json")))]
 pub(crate) async fn openapi() -> Response {
-    let mut response = Response::new(super::openapi().into());
+    static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| super::openapi().into());
+    let mut response = Response::new(DOCUMENT.clone().into());
     let json = HeaderValue::from_static("application/json");
     response.headers_mut().insert(CONTENT_TYPE, json);
     response

@@ -1,0 +1,289 @@
+//! Bounds at the door: what is too large, too much or too often is refused at once, and says when
+//! to come again.
+
+use std::time::Duration;
+
+use mailbox_wire::json::{
+    BatchResult, PolicyChange, ReceiveRequest, Received, SendBatchRequest, Sent, SentBatch,
+};
+
+use crate::rig::{PATIENCE, Rig, head, message, receive, send, until};
+
+const MIB: usize = 1 << 20;
+
+#[tokio::test]
+async fn a_payload_of_one_mebibyte_gets_in_and_one_byte_more_does_not() {
+    let served = Rig::new().start().await;
+    let mut client = served.client().await;
+    client.send("jobs", vec![7; MIB]).await;
+    let problem =
+        client.try_send(&send("jobs", vec![7; MIB + 1])).await.bad(413, "E_FRAME_TOO_LARGE");
+    assert_eq!(problem.kind, "too_large");
+    let messages = vec![message("small"), message(vec![7; MIB + 1])];
+    let question = SendBatchRequest { topic: Some("jobs".to_owned()), messages };
+    let answer: SentBatch = client.post("/v1/send/batch", &question).await.good();
+    assert!(matches!(&answer.results[0], BatchResult::Sent(Sent { duplicate: false, .. })));
+    let BatchResult::Refused { error } = &answer.results[1] else { panic!("accepted") };
+    assert_eq!(error.code, "E_FRAME_TOO_LARGE");
+    let got = client.receive("jobs", 10, 30_000).await;
+    assert_eq!(got[0].payload_b64.0.len(), MIB);
+    assert_eq!(client.stats("jobs").await.totals.sent, 2);
+}
+
+#[tokio::test]
+async fn a_body_that_is_announced_as_too_large_is_refused_before_it_comes() {
+    let served = Rig::new().with(|config| config.limits.body = 2 * MIB).start().await;
+    for path in ["/v1/send", "/v1/send/batch", "/v1/recv", "/v1/settle/batch", "/v1/ack/x"] {
+        let mut connection = served.connection().await;
+        let bearer = format!("Bearer {}", served.operator);
+        let len = (2 * MIB + 1).to_string();
+        let headers = [("authorization", bearer.as_str()), ("content-length", &len)];
+        // Not one byte of the body.
+        connection.write(head("POST", path, &headers)).await.unwrap();
+        connection.reply().await.unwrap().bad(413, "E_FRAME_TOO_LARGE");
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_turns_out_too_large_is_refused() {
+    let served = Rig::new().with(|config| config.limits.body = 2 * MIB).start().await;
+    let mut connection = served.connection().await;
+    let bearer = format!("Bearer {}", served.operator);
+    let headers = [("authorization", bearer.as_str()), ("transfer-encoding", "chunked")];
+    connection.write(head("POST", "/v1/send", &headers)).await.unwrap();
+    let mut chunk = format!("{:x}\r\n", MIB / 4).into_bytes();
+    chunk.resize(chunk.len() + MIB / 4, b' ');
+    chunk.extend_from_slice(b"\r\n");
+    // The end of it never comes.
+    for _ in 0..9 {
+        if connection.write(&chunk).await.is_err() {
+            break;
+        }
+    }
+    connection.reply().await.unwrap().bad(413, "E_FRAME_TOO_LARGE");
+}
+
+#[tokio::test]
+async fn a_body_in_chunks_is_as_good_as_any() {
+    let served = Rig::new().start().await;
+    let mut connection = served.connection().await;
+    let bearer = format!("Bearer {}", served.operator);
+    let headers = [("authorization", bearer.as_str()), ("transfer-encoding", "chunked")];
+    connection.write(head("POST", "/v1/send", &headers)).await.unwrap();
+    let body = serde_json::to_string(&send("jobs", "in pieces")).unwrap();
+    for piece in body.as_bytes().chunks(7) {
+        let mut chunk = format!("{:x}\r\n", piece.len()).into_bytes();
+        chunk.extend_from_slice(piece);
+        chunk.extend_from_slice(b"\r\n");
+        connection.write(&chunk).await.unwrap();
+    }
+    connection.write("0\r\n\r\n").await.unwrap();
+    connection.reply().await.unwrap().good::<Sent>();
+}
+
+#[tokio::test]
+async fn a_full_mailbox_says_when_to_come_again() {
+    let served = Rig::new().start().await;
+    let mut client = served.client().await;
+    let change = PolicyChange { max_size: Some(Some(2)), ..PolicyChange::default() };
+    client.configure("jobs", change).await;
+    client.send("jobs", "one").await;
+    client.send("jobs", "two").await;
+    let problem = client.try_send(&send("jobs", "three")).await.bad(429, "E_SATURATED");
+    assert_eq!(problem.kind, "mailbox_full");
+    assert_eq!(problem.topic.as_deref(), Some("jobs"));
+    // Others are not concerned, and room that is made is room.
+    client.send("other", "one").await;
+    let message = client.receive_one("jobs", 30_000).await;
+    assert_eq!(client.ack_it(&message).await.status, 200);
+    client.send("jobs", "three").await;
+}
+
+#[tokio::test]
+async fn the_bound_on_deliveries_in_flight_holds_for_all_mailboxes_together() {
+    let served = Rig::new().with(|config| config.global_inflight = 3).start().await;
+    let mut client = served.client().await;
+    for topic in ["a", "b"] {
+        client.send_batch(topic, vec![message("one"), message("two")]).await;
+    }
+    let held = client.receive("a", 2, 30_000).await;
+    assert_eq!(held.len(), 2);
+    client.receive_one("b", 30_000).await;
+    for topic in ["a", "b", "empty"] {
+        let reply = client.try_receive(&receive(topic, 1, 30_000)).await;
+        assert_eq!(reply.bad(429, "E_SATURATED").kind, "saturated");
+    }
+    // Sending and settling go on.
+    client.send("a", "three").await;
+    assert_eq!(client.ack_it(&held[0]).await.status, 200);
+    client.receive_one("b", 30_000).await;
+}
+
+#[tokio::test]
+async fn receives_that_wait_for_nothing_leave_room_for_others() {
+    let served = Rig::new().with(|config| config.global_inflight = 256).start().await;
+    let mut waiter = served.client().await;
+    let question = ReceiveRequest { wait_ms: Some(20_000), ..receive("quiet", 256, 30_000) };
+    let waiting = tokio::spawn(async move { waiter.try_receive(&question).await.status });
+    let mut client = served.client().await;
+    client.send("jobs", "one").await;
+    until("somebody waits", async || client.stats("quiet").await.waiters == 1).await;
+    // Nothing at all is in flight.
+    client.receive_one("jobs", 30_000).await;
+    waiting.abort();
+}
+
+#[tokio::test]
+async fn a_capability_that_is_used_too_often_waits_its_turn() {
+    let served = Rig::new().start().await;
+    let capability = served.mint(&["op = send", "rate = 1/m"]);
+    let mut client = served.client_with(&capability).await;
+    for _ in 0..2 {
+        client.send("jobs", "one").await;
+    }
+    let problem = client.try_send(&send("jobs", "one")).await.bad(429, "E_SATURATED");
+    assert_eq!(problem.reason.as_deref(), Some("rate"));
+    assert!(problem.retry_after_ms.is_some_and(|ms| ms > 1000 && ms <= 60_000));
+    // Another one is not concerned, but one made from it is.
+    served.client().await.send("jobs", "one").await;
+    let parent = mailbox_wire::capability::Capability::decode(&capability).unwrap();
+    let child = parent.attenuate(&"topic = jobs".parse().unwrap()).unwrap().encode();
+    let reply = served.client_with(&child).await.try_send(&send("jobs", "one")).await;
+    reply.bad(429, "E_SATURATED");
+}
+
+#[tokio::test]
+async fn a_quota_is_used_up_once_and_for_all() {
+    let served = Rig::new().start().await;
+    let ops = served.mint(&["op = send", "quota_ops = 2"]);
+    let bytes = served.mint(&["op = send", "quota_bytes = 10"]);
+    let mut client = served.client_with(&ops).await;
+    for _ in 0..2 {
+        client.send("jobs", "one").await;
+    }
+    client.try_send(&send("jobs", "one")).await.refused(403, "quota");
+    let mut client = served.client_with(&bytes).await;
+    client.send("jobs", "12345678").await;
+    client.try_send(&send("jobs", "123")).await.refused(403, "quota");
+    client.send("jobs", "12").await;
+    client.try_send(&send("jobs", "1")).await.refused(403, "quota");
+    // What was refused was not sent.
+    assert_eq!(served.client().await.stats("jobs").await.totals.sent, 4);
+}
+
+#[tokio::test]
+async fn what_comes_too_often_costs_nothing_of_a_quota() {
+    let served = Rig::new().start().await;
+    let capability = served.mint(&["op = send", "rate = 1/s", "quota_ops = 3"]);
+    let mut client = served.client_with(&capability).await;
+    for _ in 0..2 {
+        client.send("jobs", "one").await;
+    }
+    client.try_send(&send("jobs", "one")).await.bad(429, "E_SATURATED");
+    // One is left: it gets in as soon as the rate allows.
+    until("the third is sent", async || {
+        let reply = client.try_send(&send("jobs", "one")).await;
+        assert_ne!(reply.status, 403, "{}", reply.text());
+        reply.status == 200
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn receives_that_wait_are_bounded_in_all_and_for_each_capability() {
+    let served = Rig::new()
+        .with(|config| (config.limits.waiting, config.limits.waiting_per_capability) = (3, 2))
+        .start()
+        .await;
+    let question = ReceiveRequest { wait_ms: Some(20_000), ..receive("quiet", 1, 30_000) };
+    let ours = served.mint(&["op = recv"]);
+    let mut waiting = Vec::new();
+    for capability in [&ours, &ours, &served.operator] {
+        let (mut client, question) = (served.client_with(capability).await, question.clone());
+        waiting.push(tokio::spawn(async move { client.try_receive(&question).await }));
+    }
+    let mut client = served.client().await;
+    until("all wait", async || client.stats("quiet").await.waiters == 3).await;
+    served.client_with(&ours).await.try_receive(&question).await.bad(429, "E_SATURATED");
+    client.try_receive(&question).await.bad(429, "E_SATURATED");
+    // Those who do not wait get in, and each place that becomes free is a place.
+    assert!(client.receive("quiet", 1, 30_000).await.is_empty());
+    client.send("quiet", "one").await;
+    until("one has it", async || client.stats("quiet").await.waiters == 2).await;
+    let mut late = served.client().await;
+    let waiter = tokio::spawn(async move { late.try_receive(&question).await });
+    until("another waits", async || client.stats("quiet").await.waiters == 3).await;
+    for _ in 0..3 {
+        client.send("quiet", "one").await;
+    }
+    waiting.push(waiter);
+    for waiter in waiting {
+        let reply = tokio::time::timeout(PATIENCE, waiter).await.unwrap().unwrap();
+        assert_eq!(reply.good::<Received>().messages.len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn connections_are_bounded_in_all_and_for_each_address() {
+    for per_ip in [true, false] {
+        let served = Rig::new()
+            .with(|config| {
+                let limits = &mut config.limits;
+                let limit =
+                    if per_ip { &mut limits.connections_per_ip } else { &mut limits.connections };
+                *limit = 4;
+            })
+            .start()
+            .await;
+        let mut held = Vec::new();
+        for _ in 0..4 {
+            let mut client = served.client().await;
+            client.stats("jobs").await;
+            held.push(client);
+        }
+        for _ in 0..3 {
+            let mut one_more = served.connection().await;
+            let reply = one_more.reply().await.expect("told that there is no place");
+            assert_eq!(reply.status, 503);
+            assert!(reply.header("retry-after").unwrap().parse::<u64>().unwrap() >= 1);
+            assert!(one_more.ends_within(PATIENCE).await);
+        }
+        // Those that are in are served, and a place that becomes free is a place.
+        held[0].stats("jobs").await;
+        held.pop();
+        until("there is a place", async || {
+            let mut connection = served.connection().await;
+            let wanted = head("GET", "/healthz", &[]);
+            connection.write(wanted).await.is_ok()
+                && connection.reply().await.is_ok_and(|reply| reply.status == 200)
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn too_many_requests_at_once_are_refused() {
+    let served = Rig::new()
+        .with(|config| {
+            config.limits.requests = 2;
+            config.timeouts.read = Duration::from_secs(20);
+        })
+        .start()
+        .await;
+    let bearer = format!("Bearer {}", served.operator);
+    let headers = [("authorization", bearer.as_str()), ("content-length", "100")];
+    let mut slow = Vec::new();
+    for _ in 0..2 {
+        let mut connection = served.connection().await;
+        connection.write(head("POST", "/v1/send", &headers)).await.unwrap();
+        slow.push(connection);
+    }
+    let mut client = served.client().await;
+    until("there are too many", async || {
+        let reply = client.get("/v1/topics").await;
+        reply.status == 429 && reply.bad(429, "E_SATURATED").kind == "saturated"
+    })
+    .await;
+    drop(slow);
+    until("there is a place", async || client.get("/v1/topics").await.status == 200).await;
+}

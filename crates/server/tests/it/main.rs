@@ -1,0 +1,21 @@
+//! The service, as clients find it.
+#![expect(clippy::unwrap_used, reason = "all of it is tests; clippy looks for #[test] only")]
+
+mod blueprint;
+mod canary;
+mod capabilities;
+mod door;
+mod drain;
+mod duplicates;
+mod fan_out;
+mod integrity;
+mod leaving;
+mod limits;
+mod observability;
+mod openapi;
+mod order;
+mod rig;
+mod schema;
+mod slow;
+mod stream;
+mod visibility;

@@ -1,0 +1,34 @@
+//! A service for tests: on a port of its own, with any store and settings, and clients that decide
+//! themselves which bytes go over the wire.
+
+mod client;
+mod dice;
+mod http;
+mod message;
+mod service;
+mod wait;
+
+pub(crate) use client::Client;
+pub(crate) use dice::Dice;
+pub(crate) use http::{Connection, Reply, head};
+pub(crate) use message::{message, payload, receive, send};
+pub(crate) use service::{Rig, Served, caveats, journal, memory, soon};
+pub(crate) use wait::{PATIENCE, until};
+
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// Tests that measure time have the machine for themselves; all others share it.
+static MACHINE: RwLock<()> = RwLock::new(());
+
+/// Held while something runs that a measurement would notice.
+pub(crate) type Shared = RwLockReadGuard<'static, ()>;
+
+/// Shares the machine. A test may do so more than once.
+pub(crate) fn share() -> Shared {
+    MACHINE.read_recursive()
+}
+
+/// Waits until nothing else runs.
+pub(crate) fn alone() -> RwLockWriteGuard<'static, ()> {
+    MACHINE.write()
+}

@@ -1,0 +1,263 @@
+//! A receive that goes on: lines come as messages do, never more than the client can take, and
+//! what it has not settled when it leaves is not lost.
+
+use std::time::{Duration, Instant};
+
+use mailbox_wire::json::{Envelope, Problem, RevokeRequest, Revoked};
+
+use crate::rig::{Client, Connection, PATIENCE, Rig, Served, caveats, head, receive, soon, until};
+
+/// The client's end of a stream.
+struct Lines {
+    connection: Connection,
+    rest: Vec<u8>,
+}
+
+/// What comes on a stream.
+#[derive(Debug)]
+enum Line {
+    Message(Box<Envelope>),
+    SignOfLife,
+    Problem(Problem),
+    End,
+}
+
+impl Lines {
+    async fn open(served: &Served, capability: &str, max_messages: u32) -> Self {
+        let question = serde_json::to_string(&receive("jobs", max_messages, 30_000)).unwrap();
+        let (bearer, len) = (format!("Bearer {capability}"), question.len().to_string());
+        let headers = [("authorization", bearer.as_str()), ("content-length", &len)];
+        let mut connection = served.connection().await;
+        connection.write(head("POST", "/v1/recv/stream", &headers) + &question).await.unwrap();
+        let reply = connection.reply_head().await.unwrap();
+        assert_eq!(reply.status, 200);
+        assert_eq!(reply.header("content-type"), Some("application/x-ndjson"));
+        assert!(reply.header("x-corr-id").is_some());
+        Self { connection, rest: Vec::new() }
+    }
+
+    async fn next(&mut self) -> Line {
+        loop {
+            if let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
+                let rest = self.rest.split_off(end + 1);
+                let line = std::mem::replace(&mut self.rest, rest);
+                return match line.trim_ascii() {
+                    b"" => Line::SignOfLife,
+                    text => match serde_json::from_slice(text) {
+                        Ok(envelope) => Line::Message(Box::new(envelope)),
+                        Err(_) => Line::Problem(serde_json::from_slice(text).unwrap()),
+                    },
+                };
+            }
+            match self.connection.chunk().await {
+                Ok(Some(more)) => self.rest.extend(more),
+                Ok(None) | Err(_) => return Line::End,
+            }
+        }
+    }
+
+    /// The next message, whatever comes before it.
+    async fn message(&mut self) -> Envelope {
+        let start = Instant::now();
+        loop {
+            match self.next().await {
+                Line::Message(envelope) => return *envelope,
+                Line::SignOfLife => assert!(start.elapsed() < PATIENCE, "no message"),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    /// Nothing but signs of life until there were so many of them.
+    async fn quiet(&mut self, signs: usize) {
+        for _ in 0..signs {
+            let line = self.next().await;
+            assert!(matches!(line, Line::SignOfLife), "{line:?}");
+        }
+    }
+
+    /// It ends, and nothing but signs of life comes before that.
+    async fn ends(&mut self) {
+        let start = Instant::now();
+        loop {
+            match self.next().await {
+                Line::End => return,
+                Line::SignOfLife => assert!(start.elapsed() < PATIENCE, "it goes on"),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}
+
+const HEARTBEAT: Duration = Duration::from_millis(100);
+
+async fn quick() -> (Served, Client) {
+    let served = Rig::new().with(|config| config.timeouts.heartbeat = HEARTBEAT).start().await;
+    let client = served.client().await;
+    (served, client)
+}
+
+#[tokio::test]
+async fn lines_come_as_messages_come_with_signs_of_life_between_them() {
+    let (served, mut client) = quick().await;
+    let mut lines = Lines::open(&served, &served.operator, 4).await;
+    lines.quiet(2).await;
+    for number in 0..20 {
+        let sent = client.send("jobs", number.to_string()).await;
+        let start = Instant::now();
+        let message = lines.message().await;
+        assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+        assert_eq!((&message.msg_id, message.attempt), (&sent.msg_id, 1));
+        assert!(message.is_whole());
+        assert_eq!(client.ack_it(&message).await.status, 200);
+    }
+    lines.quiet(2).await;
+}
+
+#[tokio::test]
+async fn no_more_are_in_flight_on_a_stream_than_its_client_can_take() {
+    let (served, mut client) = quick().await;
+    for number in 0..10 {
+        client.send("jobs", number.to_string()).await;
+    }
+    let mut lines = Lines::open(&served, &served.operator, 3).await;
+    let mut held = Vec::new();
+    for _ in 0..3 {
+        held.push(lines.message().await);
+    }
+    lines.quiet(3).await;
+    assert_eq!(client.stats("jobs").await.invisible, 3);
+    // Each that is settled makes room for one, however it is settled.
+    assert_eq!(client.ack_it(&held[0]).await.status, 200);
+    held.push(lines.message().await);
+    lines.quiet(2).await;
+    assert_eq!(client.ack(&held[1].msg_id, None).await.status, 200);
+    held.push(lines.message().await);
+    lines.quiet(2).await;
+    assert_eq!(client.nack(&held[2], true).await.status, 200);
+    held.push(lines.message().await);
+    lines.quiet(2).await;
+    let stats = client.stats("jobs").await;
+    assert_eq!((stats.invisible, stats.ready, stats.dead), (3, 4, 1));
+    let order: Vec<_> = held.iter().map(|it| it.payload_b64.0.clone()).collect();
+    assert_eq!(order, ["0", "1", "2", "3", "4", "5"]);
+}
+
+#[tokio::test]
+async fn what_a_client_that_leaves_has_not_settled_is_receivable_at_once() {
+    let (served, mut client) = quick().await;
+    for number in 0..6 {
+        client.send("jobs", number.to_string()).await;
+    }
+    let mut lines = Lines::open(&served, &served.operator, 4).await;
+    let first = lines.message().await;
+    for _ in 0..3 {
+        lines.message().await;
+    }
+    assert_eq!(client.ack_it(&first).await.status, 200);
+    lines.message().await;
+    drop(lines);
+    until("they are back", async || client.stats("jobs").await.ready == 5).await;
+    let mut got = client.receive("jobs", 10, 30_000).await;
+    got.sort_by_key(|it| it.payload_b64.0.clone());
+    let attempts: Vec<_> = got.iter().map(|it| (it.payload_b64.0.clone(), it.attempt)).collect();
+    let attempts: Vec<_> = attempts.iter().map(|(bytes, count)| (&bytes[..], *count)).collect();
+    // Those that it may have been at work on are counted; the one it never saw is not.
+    let expected: [(&[u8], u32); 5] = [(b"1", 2), (b"2", 2), (b"3", 2), (b"4", 2), (b"5", 1)];
+    assert_eq!(attempts, expected);
+}
+
+#[tokio::test]
+async fn what_was_never_written_to_a_client_that_leaves_is_not_lost() {
+    let (served, mut client) = quick().await;
+    // More than fits between the two ends.
+    for _ in 0..40 {
+        client.send("jobs", vec![7; 1 << 20]).await;
+    }
+    let lines = Lines::open(&served, &served.operator, 40).await;
+    until("it is stuck", async || client.stats("jobs").await.invisible > 0).await;
+    drop(lines);
+    until("they are back", async || client.stats("jobs").await.ready == 40).await;
+    let mut seen = 0;
+    while seen < 40 {
+        let message = client.receive_one("jobs", 30_000).await;
+        assert!(message.attempt <= 2, "{}", message.attempt);
+        assert_eq!(client.ack_it(&message).await.status, 200);
+        seen += 1;
+    }
+}
+
+#[tokio::test]
+async fn a_stream_ends_when_its_capability_is_revoked() {
+    let (served, mut client) = quick().await;
+    for is_holding in [false, true] {
+        let capability = served.mint(&["op = recv"]);
+        let mut lines = Lines::open(&served, &capability, 1).await;
+        lines.quiet(1).await;
+        if is_holding {
+            client.send("jobs", "one").await;
+            lines.message().await;
+        }
+        let question =
+            RevokeRequest { capability: Some(capability.clone()), ..RevokeRequest::default() };
+        client.post("/v1/caps/revoke", &question).await.good::<Revoked>();
+        // It may not get another one.
+        client.send("jobs", "two").await;
+        tokio::time::timeout(PATIENCE, lines.ends()).await.expect("it ends");
+        until("nothing is held", async || client.stats("jobs").await.invisible == 0).await;
+        client.raw("POST", "/v1/topics/jobs/purge", &[], b"").await;
+    }
+}
+
+#[tokio::test]
+async fn a_stream_ends_when_its_capability_expires() {
+    let (served, mut client) = quick().await;
+    for is_holding in [false, true] {
+        let mut all = caveats(&["op = recv"]);
+        all.push(soon(Duration::from_millis(500)));
+        let capability = served.auth.mint(&all).unwrap().encode();
+        let mut lines = Lines::open(&served, &capability, 1).await;
+        lines.quiet(1).await;
+        if is_holding {
+            client.send("jobs", "one").await;
+            lines.message().await;
+        }
+        let start = Instant::now();
+        tokio::time::timeout(PATIENCE, lines.ends()).await.expect("it ends");
+        assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
+        until("nothing is held", async || client.stats("jobs").await.invisible == 0).await;
+    }
+}
+
+#[tokio::test]
+async fn a_message_that_comes_after_the_end_of_a_capability_is_not_streamed() {
+    // Seldom a sign of life: the stream waits all the time.
+    let served = Rig::new().start().await;
+    let mut client = served.client().await;
+    let mut all = caveats(&["op = recv"]);
+    all.push(soon(Duration::from_millis(300)));
+    let capability = served.auth.mint(&all).unwrap().encode();
+    let mut lines = Lines::open(&served, &capability, 1).await;
+    let mut probe = served.client_with(&capability).await;
+    until("it has expired", async || {
+        probe.try_receive(&receive("other", 1, 30_000)).await.status == 401
+    })
+    .await;
+    client.send("jobs", "late").await;
+    lines.ends().await;
+    until("it is there for others", async || client.stats("jobs").await.ready == 1).await;
+}
+
+#[tokio::test]
+async fn a_stream_that_cannot_go_on_says_why() {
+    let served = Rig::new().with(|config| config.global_inflight = 2).start().await;
+    let mut client = served.client().await;
+    for _ in 0..2 {
+        client.send("other", "one").await;
+        client.receive_one("other", 30_000).await;
+    }
+    let mut lines = Lines::open(&served, &served.operator, 1).await;
+    let Line::Problem(problem) = lines.next().await else { panic!("no problem") };
+    assert_eq!(problem.code, "E_SATURATED");
+    assert!(matches!(lines.next().await, Line::End));
+}
