@@ -15,6 +15,7 @@ check: ## The fast inner loop: format, lints, unit tests, repository rules
 	@scripts/check.sh
 
 bench: ## Measure, print ratios to peers of the same run, fail if a bound is missed
+	@scripts/install-peers.sh
 	cargo build -q --profile bench -p mailbox-cli
 	cargo run -q --profile bench -p mailbox-bench
 

@@ -65,19 +65,24 @@ fi
 # Sentinels need no program of their own: redis-server --sentinel.
 redis-server --version | cut -d ' ' -f 1-3
 
-# Tests of capabilities talk to another implementation; it gets an environment of its own.
+# Other implementations that the service is tested with; they get an environment of their own.
 PYTHON_ENV="$TARGET_DIR/python"
-PYMACAROONS=0.13.0
-has_pymacaroons() {
-    "$PYTHON_ENV/bin/python" -c "import importlib.metadata as m, sys
-sys.exit(m.version('pymacaroons') != '$PYMACAROONS')" 2>/dev/null
+PYTHON_PACKAGES="pymacaroons==0.13.0 schemathesis==4.32.5"
+has_packages() {
+    "$PYTHON_ENV/bin/python" - $PYTHON_PACKAGES 2>/dev/null <<'PYTHON'
+import importlib.metadata, sys
+for wanted in sys.argv[1:]:
+    name, version = wanted.split("==")
+    if importlib.metadata.version(name) != version:
+        sys.exit(1)
+PYTHON
 }
-if ! has_pymacaroons; then
-    echo "pymacaroons $PYMACAROONS is missing, installing it into $PYTHON_ENV"
+if ! has_packages; then
+    echo "installing $PYTHON_PACKAGES into $PYTHON_ENV"
     if ! python3 -m venv "$PYTHON_ENV"; then
         echo "python3 with its module venv is needed; on Debian: apt-get install python3-venv" >&2
         exit 1
     fi
-    "$PYTHON_ENV/bin/pip" install --quiet --disable-pip-version-check "pymacaroons==$PYMACAROONS"
-    has_pymacaroons || { echo "pymacaroons is still missing; see above" >&2; exit 1; }
+    "$PYTHON_ENV/bin/pip" install --quiet --disable-pip-version-check $PYTHON_PACKAGES
+    has_packages || { echo "Python packages are still missing; see above" >&2; exit 1; }
 fi

@@ -52,6 +52,9 @@ pub struct Limits {
     pub connections_per_ip: usize,
     /// Requests that are being worked on; receives that wait do not count.
     pub requests: usize,
+    /// How long a request is held that is refused because of that: clients that come again at once
+    /// shall not use up the service with refusals.
+    pub refusal_pause: Duration,
     /// Receives that wait.
     pub waiting: usize,
     /// Receives that wait, of one capability.
@@ -109,7 +112,8 @@ impl Default for Limits {
         Self {
             connections: 10_240,
             connections_per_ip: 10_240,
-            requests: 1024,
+            requests: 512,
+            refusal_pause: Duration::from_millis(30),
             waiting: 8192,
             waiting_per_capability: 4096,
             body: 8 * 1024 * 1024,

@@ -1,4 +1,5 @@
-//! Payloads in JSON: base64, standard alphabet, with padding.
+//! Payloads in JSON: base64, standard alphabet, with padding. Invariant: bytes that were read are
+//! wiped when they are dropped.
 
 use std::fmt;
 
@@ -7,6 +8,13 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use zeroize::Zeroizing;
+
+/// Bytes that are wiped when nobody has them any more.
+#[must_use]
+pub fn wiped(bytes: Vec<u8>) -> Bytes {
+    Bytes::from_owner(Zeroizing::new(bytes))
+}
 
 /// Bytes that are base64 in JSON.
 #[derive(Clone, PartialEq, Eq, Default)]
@@ -21,7 +29,8 @@ impl fmt::Debug for Payload {
 
 impl Serialize for Payload {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&base64::display::Base64Display::new(&self.0, &STANDARD))
+        let text = Zeroizing::new(STANDARD.encode(&self.0));
+        serializer.serialize_str(&text)
     }
 }
 
@@ -39,7 +48,7 @@ impl<'de> Deserialize<'de> for Payload {
             fn visit_str<E: Error>(self, text: &str) -> Result<Payload, E> {
                 let bytes = STANDARD.decode(text);
                 // What is wrong with it stays unsaid: the text is somebody's message.
-                bytes.map(|bytes| Payload(bytes.into())).map_err(|_| E::custom("no base64"))
+                bytes.map(wiped).map(Payload).map_err(|_| E::custom("no base64"))
             }
         }
 

@@ -103,3 +103,48 @@ fn what_a_micronode_had_is_gone_with_it() {
     let service = home.serve(&["--profile", "micronode"]);
     assert_eq!(count(&service.url).status.code(), Some(4), "its keys are others");
 }
+
+/// How often some bytes are in the memory of a process.
+fn in_memory(process: u32, what: &[u8]) -> usize {
+    use std::os::unix::fs::FileExt;
+
+    let memory = fs::File::open(format!("/proc/{process}/mem")).unwrap();
+    let maps = fs::read_to_string(format!("/proc/{process}/maps")).unwrap();
+    let mut found = 0;
+    for line in maps.lines().filter(|line| line.split(' ').nth(1).is_some_and(is_writable)) {
+        let range = line.split(' ').next().unwrap();
+        let (from, to) = range.split_once('-').unwrap();
+        let (from, to) =
+            (u64::from_str_radix(from, 16).unwrap(), u64::from_str_radix(to, 16).unwrap());
+        // Stacks of threads are reserved in large; only what was touched can be read at all.
+        let mut bytes = vec![0; usize::try_from((to - from).min(256 << 20)).unwrap()];
+        let Ok(read) = memory.read_at(&mut bytes, from) else { continue };
+        found += bytes[..read].windows(what.len()).filter(|window| *window == what).count();
+    }
+    found
+}
+
+fn is_writable(permissions: &str) -> bool {
+    permissions.starts_with("rw")
+}
+
+#[test]
+fn what_was_acknowledged_is_wiped_from_memory() {
+    let home = Home::new();
+    let service = home.serve(&["--profile", "micronode"]);
+    let (url, capability) = exported(&service);
+    let run = |arguments: &[&str]| {
+        let mut command = home.command(arguments);
+        command.env("MAILBOX_URL", &url).env("MAILBOX_CAP", &capability);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+    };
+    // As it is in a message; on the wire it looks otherwise. In two halves, so that this process,
+    // whose arguments others may see, does not have it whole before.
+    let payload = format!("{}{}", "wipe this canary: 8c1f0e52", "-a7d94b3e6f21").repeat(8);
+    run(&["send", "jobs", &payload]);
+    let kept = in_memory(service.id(), payload.as_bytes());
+    assert!(kept >= 1, "what is kept is in memory, or this test sees nothing");
+    run(&["receive", "jobs", "--ack"]);
+    assert_eq!(in_memory(service.id(), payload.as_bytes()), 0, "it is wiped");
+}

@@ -38,6 +38,14 @@ impl Service {
 
     async fn send_each(&self, batch: Vec<(Name, Outgoing)>) -> Vec<Result<Sent>> {
         let count = batch.len();
+        if let Some((mailbox, _)) = batch.first()
+            && batch.iter().all(|(other, _)| other == mailbox)
+        {
+            let mailbox = mailbox.clone();
+            let messages = batch.into_iter().map(|(_, message)| message).collect();
+            let sent = self.store.send(&mailbox, messages).await;
+            return sent.unwrap_or_else(|error| vec![Err(error); count]);
+        }
         let mut by_mailbox: BTreeMap<Name, (Vec<usize>, Vec<Outgoing>)> = BTreeMap::new();
         for (at, (mailbox, message)) in batch.into_iter().enumerate() {
             let (places, messages) = by_mailbox.entry(mailbox).or_default();

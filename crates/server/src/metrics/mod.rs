@@ -101,6 +101,9 @@ impl Metrics {
         registry.register("rejected", "Calls and messages refused", rejected.clone());
         let help = "Calls refused for their capability";
         registry.register("auth_failures", help, auth_failures.clone());
+        for kind in ["hello", "request", "response", "event"] {
+            drop(oap_frames.get_or_create(&KindLabel { kind }));
+        }
         registry.register("oap_frames", "Frames of OAP/1", oap_frames);
         let help = "Sends, from request to durable";
         registry.register("enqueue_latency_seconds", help, enqueue.0.clone());

@@ -183,6 +183,7 @@ impl Settings {
                 connections: most(Key::MaxConnections),
                 connections_per_ip: most(Key::MaxConnectionsPerIp),
                 requests: most(Key::MaxRequests),
+                refusal_pause: self.time(Key::RefusalPause),
                 waiting: most(Key::MaxWaiting),
                 waiting_per_capability: most(Key::MaxWaitingPerCap),
                 body: most(Key::MaxBody),

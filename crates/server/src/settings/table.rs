@@ -48,6 +48,7 @@ pub enum Key {
     MaxConnections,
     MaxConnectionsPerIp,
     MaxRequests,
+    RefusalPause,
     MaxWaiting,
     MaxWaitingPerCap,
     MaxBody,
@@ -122,7 +123,7 @@ const fn row(
 
 /// All settings.
 #[rustfmt::skip]
-pub static ALL: [Setting; 40] = {
+pub static ALL: [Setting; 41] = {
     use Key::*;
     use Kind::{Count, Size, Switch, Text, Time, Word};
     [
@@ -180,8 +181,10 @@ pub static ALL: [Setting; 40] = {
         row(MaxConnections, "max_connections", Count(1, 1_000_000), "10240", "Most connections"),
         row(MaxConnectionsPerIp, "max_connections_per_ip", Count(1, 1_000_000), "10240",
             "Most connections of one address"),
-        row(MaxRequests, "max_requests", Count(1, 1_000_000), "1024",
+        row(MaxRequests, "max_requests", Count(1, 1_000_000), "512",
             "Most requests worked on at a time"),
+        row(RefusalPause, "refusal_pause", Time(0, 10 * SECOND), "30ms",
+            "How long a request beyond that is held before it is refused").live(),
         row(MaxWaiting, "max_waiting", Count(1, 1_000_000), "8192", "Most receives that wait"),
         row(MaxWaitingPerCap, "max_waiting_per_cap", Count(1, 1_000_000), "4096",
             "Most receives of one capability that wait"),

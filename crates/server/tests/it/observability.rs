@@ -3,7 +3,8 @@
 use crate::rig::{Rig, receive, send};
 
 /// Every metric that the blueprint or the wire's description names.
-const METRICS: [&str; 20] = [
+const METRICS: [&str; 21] = [
+    "oap_frames_total",
     "queue_depth",
     "inflight",
     "saturation",
@@ -101,4 +102,56 @@ async fn mailboxes_with_series_of_their_own_are_few_and_the_rest_are_one() {
     let series = seen.lines().filter(|line| line.starts_with("queue_depth{")).count();
     assert_eq!(series, 129, "{seen}");
     assert_eq!(value(&seen, "queue_depth", &["topic=\"other\""]), Some(12.0));
+}
+
+#[test]
+fn dashboard_and_alerts_name_figures_that_there_are() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging");
+    let known = |word: &str| {
+        let word = ["_bucket", "_count", "_sum"]
+            .iter()
+            .find_map(|end| word.strip_suffix(end))
+            .unwrap_or(word);
+        METRICS.contains(&word) || ["up", "connections", "handed_out"].contains(&word)
+    };
+    let functions = [
+        "by",
+        "delta",
+        "histogram_quantile",
+        "increase",
+        "max",
+        "rate",
+        "sum",
+        "le",
+        "topic",
+        "reason",
+        "shard",
+        "route",
+        "status",
+        "op",
+        "dlq_profile",
+        "job",
+        "instance",
+    ];
+    let mut seen = 0;
+    for file in ["grafana/mailbox.json", "prometheus/alerts.yml"] {
+        let text = std::fs::read_to_string(root.join(file)).unwrap();
+        let exprs = text.lines().filter_map(|line| line.split_once("expr"));
+        for (_, expr) in exprs {
+            // Without what is in quotes, and without times such as 5m.
+            let bare: String = expr
+                .replace("\\\"", "'")
+                .split('\'')
+                .enumerate()
+                .filter_map(|(at, part)| (at % 2 == 0).then_some(part))
+                .collect();
+            let words = bare.split(|sign: char| !sign.is_ascii_alphanumeric() && sign != '_');
+            for word in words.filter(|word| word.starts_with(|it: char| it.is_ascii_lowercase())) {
+                let is_value = expr.contains(&format!("\"{word}\""));
+                assert!(is_value || functions.contains(&word) || known(word), "{file}: {word}");
+                seen += usize::from(known(word));
+            }
+        }
+    }
+    assert!(seen > 25, "{seen}");
 }

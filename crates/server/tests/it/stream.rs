@@ -261,3 +261,38 @@ async fn a_stream_that_cannot_go_on_says_why() {
     assert_eq!(problem.code, "E_SATURATED");
     assert!(matches!(lines.next().await, Line::End));
 }
+
+#[tokio::test]
+async fn the_library_follows_a_mailbox_and_gives_back_what_it_has_not_settled() {
+    use mailbox::backends::remote::{RemoteBackend, RemoteConfig};
+    use mailbox::{Backend, Name, ReceiveOptions, Settlement, Verdict};
+
+    let served = Rig::new().start().await;
+    let mut client = served.client().await;
+    let config = RemoteConfig::default().with_capability(&*served.operator);
+    let url = format!("http://{}", served.address);
+    let service = RemoteBackend::open_with(&url, config).await.unwrap();
+    let jobs = Name::parse("jobs").unwrap();
+    let options = ReceiveOptions::new().with_max_messages(2);
+    let mut stream = service.stream(&jobs, &options).await.unwrap();
+    for number in 0..4 {
+        client.send("jobs", number.to_string()).await;
+    }
+    let first = stream.next().await.unwrap().expect("a message");
+    let second = stream.next().await.unwrap().expect("a message");
+    assert_eq!((&*first.letter.payload, &*second.letter.payload), (&b"0"[..], &b"1"[..]));
+    // Two are in flight: the third comes when one of them is settled.
+    let third = tokio::time::timeout(Duration::from_millis(200), stream.next()).await;
+    assert!(third.is_err(), "{third:?}");
+    let receipt_handle = first.receipt_handle.clone();
+    let acknowledge = Settlement { receipt_handle, verdict: Verdict::Acknowledge };
+    service.settle(&jobs, vec![acknowledge]).await.unwrap().remove(0).unwrap();
+    let third = tokio::time::timeout(PATIENCE, stream.next()).await.expect("it comes");
+    assert_eq!(&*third.unwrap().expect("a message").letter.payload, b"2");
+    drop(stream);
+    until("what was not settled is back", async || client.stats("jobs").await.ready == 3).await;
+    let refused = RemoteConfig::default().with_capability(served.mint(&["op = send"]));
+    let sender = RemoteBackend::open_with(&url, refused).await.unwrap();
+    let refused = sender.stream(&jobs, &options).await.unwrap_err();
+    assert_eq!(refused.kind(), mailbox::ErrorKind::Forbidden);
+}

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
-use http::{HeaderValue, Method, Request, StatusCode};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
 use mailbox_wire::json::Problem;
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -23,7 +24,7 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_s
 /// How long a connection is kept that nobody uses: less than a service keeps it.
 const KEEP: Duration = Duration::from_secs(30);
 /// Most that is read of an answer, beside the payloads in it.
-const ANSWER: usize = 64 * 1024 * 1024;
+pub(super) const ANSWER: usize = 64 * 1024 * 1024;
 
 /// A service, and connections to it.
 pub(super) struct Calls {
@@ -140,10 +141,7 @@ impl Calls {
     ) -> Result<A, Failed> {
         let deadline = Instant::now() + self.config.timeout.saturating_add(call.wait);
         let made = timeout_at(deadline, self.exchange(call, begun)).await;
-        made.unwrap_or_else(|_| {
-            let message = format!("the service at {} does not answer", self.target.base());
-            Err(in_doubt(Error::new(ErrorKind::Connection, message)))
-        })
+        made.unwrap_or_else(|_| Err(in_doubt(self.silent())))
     }
 
     async fn exchange<A: DeserializeOwned>(
@@ -151,8 +149,38 @@ impl Calls {
         call: &Call<'_>,
         begun: &mut (impl FnMut(Leaver) -> bool + Send),
     ) -> Result<A, Failed> {
+        let (mut link, response) = self.send(call, begun).await?;
+        let (head, body) = response.into_parts();
+        let body = whole(body).await?;
+        self.keep(&mut link, &head).await.then(|| self.put_back(link));
+        answer(head.status, &body)
+    }
+
+    /// Makes a call whose answer goes on: its connection, and what is left of the answer.
+    pub(super) async fn open(&self, call: &Call<'_>) -> Result<(Link, Incoming)> {
+        let (deadline, mut begun) = (Instant::now() + self.config.timeout, |_| true);
+        let sent = timeout_at(deadline, self.send(call, &mut begun)).await;
+        let sent = sent.unwrap_or_else(|_| Err(in_doubt(self.silent())));
+        let (link, response) = sent.map_err(|failed| failed.error)?;
+        let (head, body) = response.into_parts();
+        if head.status == StatusCode::OK {
+            return Ok((link, body));
+        }
+        let body = whole(body).await.map_err(|failed| failed.error)?;
+        Err(match answer::<Problem>(head.status, &body) {
+            Err(failed) => failed.error,
+            Ok(_) => self.silent(),
+        })
+    }
+
+    /// Sends a request on a connection that was kept, or on a new one.
+    async fn send(
+        &self,
+        call: &Call<'_>,
+        begun: &mut (impl FnMut(Leaver) -> bool + Send),
+    ) -> Result<(Link, Response<Incoming>), Failed> {
         let mut request = self.request(call).map_err(void)?;
-        let (mut link, response) = loop {
+        loop {
             let kept = self.kept();
             let is_kept = kept.is_some();
             let mut link = match kept {
@@ -164,21 +192,18 @@ impl Calls {
                 return Err(void(Error::new(ErrorKind::Closed, message)));
             }
             match link.send(request).await {
-                Ok(response) => break (link, response),
+                Ok(response) => return Ok((link, response)),
                 // It was closed while nobody used it: the next one may not be.
                 Err(Unanswered::Unsent(unsent, _)) if is_kept => request = *unsent,
                 Err(Unanswered::Unsent(_, error)) => return Err(void(error)),
                 Err(Unanswered::InDoubt(error)) => return Err(in_doubt(error)),
             }
-        };
-        let (head, body) = response.into_parts();
-        let body = Limited::new(body, ANSWER).collect().await.map_err(|error| {
-            let message = "the answer of the service breaks off";
-            let error = std::io::Error::other(error.to_string());
-            in_doubt(Error::new(ErrorKind::Connection, message).with_source(error))
-        })?;
-        self.keep(&mut link, &head).await.then(|| self.put_back(link));
-        answer(head.status, &body.to_bytes())
+        }
+    }
+
+    fn silent(&self) -> Error {
+        let message = format!("the service at {} does not answer", self.target.base());
+        Error::new(ErrorKind::Connection, message)
     }
 
     /// Whether a connection can be used again.
@@ -232,6 +257,17 @@ fn void(error: Error) -> Failed {
 
 fn in_doubt(error: Error) -> Failed {
     Failed { error, is_void: false }
+}
+
+/// All of an answer.
+async fn whole(body: Incoming) -> Result<Bytes, Failed> {
+    let collected = Limited::new(body, ANSWER).collect().await;
+    let body = collected.map_err(|error| {
+        let message = "the answer of the service breaks off";
+        let error = std::io::Error::other(error.to_string());
+        in_doubt(Error::new(ErrorKind::Connection, message).with_source(error))
+    })?;
+    Ok(body.to_bytes())
 }
 
 /// What an answer says.

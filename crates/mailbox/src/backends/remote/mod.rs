@@ -18,6 +18,7 @@ mod config;
 mod convert;
 mod link;
 mod receive;
+mod stream;
 mod target;
 
 use std::sync::Arc;
@@ -44,6 +45,7 @@ use calls::{Again, Call, Calls};
 use target::Target;
 
 pub use config::RemoteConfig;
+pub use stream::RemoteStream;
 
 /// A service. One backend is everything that its capability covers.
 #[derive(Debug)]

@@ -111,6 +111,17 @@ impl Inner {
         let _ = tokio::time::timeout(LEAVE_WITHIN, settled).await;
     }
 
+    /// Makes a message that is not what was sent a dead letter (I4).
+    pub(super) async fn bury(&self, mailbox: &Name, handle: Option<String>, error: &Error) {
+        let Some(handle) = handle.filter(|_| error.kind() == ErrorKind::Integrity) else { return };
+        let verdict =
+            Verdict::Reject { reason: DeadReason::Integrity, error: Some(error.message().into()) };
+        let receipt_handle = ReceiptHandle::from_text(&handle);
+        let settlement = Settlement { receipt_handle, verdict };
+        // If this fails, its deadline brings it back, and then it is tried again.
+        let _ = self.settle(mailbox, vec![settlement], Again::Yes).await;
+    }
+
     pub(super) async fn receive(
         self: &Arc<Self>,
         mailbox: &Name,
@@ -192,7 +203,7 @@ impl Task {
             match convert::delivery(envelope) {
                 Ok(delivery) => parcel.deliveries.push(delivery),
                 Err((handle, error)) => {
-                    self.bury(handle, &error).await;
+                    self.inner.bury(&self.mailbox, handle, &error).await;
                     damaged = Some(error.with_mailbox(&self.mailbox));
                 }
             }
@@ -201,17 +212,6 @@ impl Task {
             Some(error) if parcel.deliveries.is_empty() => Err(error),
             _ => Ok(parcel),
         }
-    }
-
-    /// Makes a message that is not what was sent a dead letter (I4).
-    async fn bury(&self, handle: Option<String>, error: &Error) {
-        let Some(handle) = handle.filter(|_| error.kind() == ErrorKind::Integrity) else { return };
-        let verdict =
-            Verdict::Reject { reason: DeadReason::Integrity, error: Some(error.message().into()) };
-        let receipt_handle = ReceiptHandle::from_text(&handle);
-        let settlement = Settlement { receipt_handle, verdict };
-        // If this fails, its deadline brings it back, and then it is tried again.
-        let _ = self.inner.settle(&self.mailbox, vec![settlement], Again::Yes).await;
     }
 }
 

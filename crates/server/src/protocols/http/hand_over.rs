@@ -11,6 +11,7 @@ use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http_body::{Frame, SizeHint};
 use mailbox_wire::json::Received;
+use mailbox_wire::payload::wiped;
 
 use super::answer;
 use crate::calls::HandOver;
@@ -52,8 +53,8 @@ impl http_body::Body for Parcel {
 pub(crate) fn response(received: &Received, hand_over: HandOver, peer: &Arc<Peer>) -> Response {
     let json = serde_json::to_vec(received).expect("text, numbers and maps can be written");
     let (peer, hand_over) = (Arc::clone(peer), Some(hand_over));
-    let mut response =
-        Response::new(Body::new(Parcel { json: Some(json.into()), hand_over, peer }));
+    let json = Some(wiped(json));
+    let mut response = Response::new(Body::new(Parcel { json, hand_over, peer }));
     response.headers_mut().insert(CONTENT_TYPE, answer::JSON);
     response
 }

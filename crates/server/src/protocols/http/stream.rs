@@ -10,6 +10,7 @@ use futures_util::stream::unfold;
 use http::HeaderValue;
 use http::header::CONTENT_TYPE;
 use mailbox_wire::json::{Envelope, ReceiveRequest};
+use mailbox_wire::payload::wiped;
 
 use super::answer;
 use super::exchange::Exchange;
@@ -70,5 +71,5 @@ fn written(envelopes: &[Envelope]) -> Bytes {
         serde_json::to_writer(&mut lines, envelope).expect("text and numbers can be written");
         lines.push(b'\n');
     }
-    lines.into()
+    wiped(lines)
 }
