@@ -4,7 +4,7 @@
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
-EXAMPLES="${SCHEMATHESIS_EXAMPLES:-40}"
+EXAMPLES="${SCHEMATHESIS_EXAMPLES:-15}"
 SCHEMATHESIS="$TARGET_DIR/python/bin/schemathesis"
 work="$(mktemp -d)"
 service=""
@@ -18,7 +18,7 @@ finish() {
 trap finish EXIT
 
 cargo build -q $LOCKED -p mailbox-cli
-"$TARGET_DIR/debug/mailbox" serve --listen 127.0.0.1:0 --data "$work/data" --store memory: \
+"$TARGET_DIR/debug/mailbox" serve --listen 127.0.0.1:0 --data "$work/data" --store memory: --max-wait 1s \
     2>"$work/log" &
 service=$!
 for _ in $(seq 200); do

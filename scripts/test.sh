@@ -23,6 +23,7 @@ step "conformance"         cargo test $LOCKED -p mailbox-conformance --all-featu
                                --test conformance -- --quiet
 step "conformance, cli"    cargo test $LOCKED -p mailbox-cli --all-features \
                                --test conformance -- --quiet
+step "schemathesis"        scripts/run-schemathesis.sh
 step "faults"              scripts/run-faults.sh
 step "doctests"            cargo test $LOCKED --doc --workspace --all-features
 step "examples"            scripts/run-examples.sh

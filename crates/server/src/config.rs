@@ -12,6 +12,8 @@ pub struct Config {
     pub visibility_default: Duration,
     /// Shortest visibility timeout but for none at all.
     pub visibility_min: Duration,
+    /// Longest that a receive may ask to wait; nothing for no bound.
+    pub wait_max: Option<Duration>,
     /// Most bytes of payload in one receive if the receiver does not say; the first always comes.
     pub max_bytes: u64,
     /// A nack without a delay waits a random time up to this, doubled with every attempt.
@@ -85,6 +87,7 @@ impl Default for Config {
             shards: 8,
             visibility_default: Duration::from_secs(30),
             visibility_min: Duration::from_millis(250),
+            wait_max: None,
             max_bytes: 512 * 1024,
             backoff_base: Duration::from_millis(200),
             backoff_max: Duration::from_secs(60),

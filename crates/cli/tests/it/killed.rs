@@ -151,8 +151,9 @@ fn audited<T>(book: Book, kill: impl FnOnce(&Book) -> T) {
     let missing = book.missing();
     assert!(ended.is_ok() && missing.is_empty(), "lost, of {sent}: {missing:?}");
     assert!(sent > 100, "there was something to lose: {sent}");
+    // Each kill leaves a few: those that the consumers had at that moment.
     let in_doubt = book.in_doubt.lock().difference(&book.done.lock()).count();
-    assert!(in_doubt * 20 < sent, "most were acknowledged: {in_doubt} of {sent} are in doubt");
+    assert!(in_doubt * 4 < sent, "most were acknowledged: {in_doubt} of {sent} are in doubt");
     assert_eq!(
         book.returned.load(Ordering::Relaxed),
         0,

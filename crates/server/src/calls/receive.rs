@@ -34,6 +34,8 @@ pub(crate) struct Taken {
     pub(crate) hand_over: HandOver,
 }
 
+/// Most bytes of payload that one receive may ask for.
+const MAX_BYTES: u64 = 1 << 30;
 /// Most messages taken at a time while it is not known how large they are.
 const STEP: u32 = 16;
 
@@ -57,12 +59,27 @@ impl Service {
         }
         let max_messages = max_messages.unwrap_or(1);
         let max_bytes = max_bytes.unwrap_or(config.max_bytes);
+        if max_bytes > MAX_BYTES {
+            let error = Error::invalid("max_bytes", max_bytes, format_args!("0..={MAX_BYTES}"));
+            return Err(error.with_mailbox(&mailbox));
+        }
         let options = ReceiveOptions::new()
             .with_max_messages(max_messages)
             .with_visibility_timeout(visibility);
         let checked = self.store.abilities().check_receive(&options);
         checked.map_err(|error| error.with_mailbox(&mailbox))?;
         Ok(Asked { mailbox, visibility, max_messages, max_bytes, wait: Duration::ZERO })
+    }
+
+    /// Checks how long a receiver wants to wait.
+    pub(crate) fn patience(&self, wait: Duration) -> Result<Duration> {
+        match self.config().wait_max {
+            Some(most) if wait > most => {
+                let bound = format_args!("0..={} ms", most.as_millis());
+                Err(Error::invalid("wait_ms", format_args!("{} ms", wait.as_millis()), bound))
+            }
+            _ => Ok(wait),
+        }
     }
 
     /// Receives, waiting for the first message.

@@ -168,6 +168,7 @@ impl Settings {
         Config {
             shards: u32::try_from(self.count(Key::Shards)).unwrap_or(u32::MAX),
             visibility_default: self.time(Key::VisibilityDefault),
+            wait_max: Some(self.time(Key::MaxWait)).filter(|most| !most.is_zero()),
             visibility_min: self.time(Key::VisibilityMin),
             max_bytes: self.count(Key::MaxBytes),
             backoff_base: self.time(Key::BackoffBase),

@@ -33,6 +33,7 @@ pub enum Key {
     GlobalInflight,
     VisibilityMin,
     VisibilityDefault,
+    MaxWait,
     MaxBytes,
     TReplay,
     MaxAttempts,
@@ -123,7 +124,7 @@ const fn row(
 
 /// All settings.
 #[rustfmt::skip]
-pub static ALL: [Setting; 41] = {
+pub static ALL: [Setting; 42] = {
     use Key::*;
     use Kind::{Count, Size, Switch, Text, Time, Word};
     [
@@ -155,6 +156,8 @@ pub static ALL: [Setting; 41] = {
             "Shortest visibility timeout").live(),
         row(VisibilityDefault, "visibility_default", Time(1, 12 * HOUR), "30s",
             "Visibility timeout if the receiver does not say").live(),
+        row(MaxWait, "max_wait", Time(0, 366 * DAY), "0",
+            "Longest that a receive may ask to wait; 0 for no bound").live(),
         row(MaxBytes, "max_bytes", Size(1, 64 * MIB), "512KiB",
             "Most bytes of payload in one receive, if the receiver does not say").live(),
         row(TReplay, "t_replay", Time(0, 7 * DAY), "300s",

@@ -22,6 +22,7 @@ pub struct ReceiveRequest {
     pub max_messages: Option<u32>,
     /// Stop before payloads are larger than this together; the first one always comes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(maximum = 1_073_741_824))]
     pub max_bytes: Option<u64>,
     /// Wait up to this long for the first one. A stream waits for ever.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -52,21 +52,20 @@ pub struct SendRequest {
     pub traceparent: Option<String>,
 }
 
-/// One message of a batch.
+/// One message of a batch. The bounds are those of a single send; what is wrong with one message is
+/// said in its result.
 #[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BatchMessage {
     /// The mailbox, if not that of the batch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 80))]
     pub topic: Option<String>,
     /// The payload, base64.
     #[cfg_attr(feature = "openapi", schema(value_type = String, content_encoding = "base64"))]
     pub payload_b64: Payload,
     /// Recognises a second send of the same payload.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 128))]
     pub idem_key: Option<String>,
     /// Kept with the message.
     #[serde(default, skip_serializing_if = "Attributes::is_empty")]
@@ -75,7 +74,7 @@ pub struct BatchMessage {
     pub attrs: Attributes,
     /// How long it stays invisible at first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(maximum = 43_200_000))]
+    #[cfg_attr(feature = "openapi", schema(format = "uint64"))]
     pub delay_ms: Option<u64>,
     /// Name or address of the mailbox for replies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -85,7 +84,6 @@ pub struct BatchMessage {
     pub partition: Option<String>,
     /// Ordering group: at most one message of a group is in flight.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 128))]
     pub group: Option<String>,
     /// Correlation id, a UUID; made if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]

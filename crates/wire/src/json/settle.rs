@@ -89,7 +89,7 @@ pub struct SettleItem {
     pub reason: Option<String>,
     /// Of a nack: receivable again after this long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(maximum = 43_200_000))]
+    #[cfg_attr(feature = "openapi", schema(format = "uint64"))]
     pub delay_ms: Option<u64>,
     /// Of a nack: make it a dead letter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -99,7 +99,7 @@ pub struct SettleItem {
     pub dead_reason: Option<String>,
     /// Of an extension: how long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(maximum = 43_200_000))]
+    #[cfg_attr(feature = "openapi", schema(format = "uint64"))]
     pub visibility_ms: Option<u64>,
 }
 

@@ -236,7 +236,14 @@ pub(crate) async fn dead(
     request: Request,
 ) -> Response {
     let peek = Peek::Dead { after: query.after, limit: query.limit.unwrap_or(100) };
-    ask(service, request, |exchange| async move { show(&exchange, &topic, &peek).await }).await
+    ask(service, request, |exchange| async move {
+        // As the document has it.
+        if let Some(after) = query.after.filter(|after| i64::try_from(*after).is_err()) {
+            return Err(Error::invalid("after", after, format_args!("0..={}", i64::MAX)).into());
+        }
+        show(&exchange, &topic, &peek).await
+    })
+    .await
 }
 
 /// Puts dead letters back in line, starting at delivery 1.

@@ -7,7 +7,7 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use mailbox_wire::json::{MintRequest, Minted, RevokeRequest, Revoked, RotateRequest, Rotated};
 
-use super::exchange::call;
+use super::exchange::{call, call_or_nothing};
 use super::problems::Problems;
 use crate::service::Service;
 
@@ -39,10 +39,10 @@ pub(crate) async fn revoke(State(service): Shared, request: Request) -> Response
 }
 
 /// Makes a new root key; what the old one has made is good for a while.
-#[utoipa::path(post, path = "/v1/caps/rotate", tag = "capabilities", request_body = RotateRequest,
-    responses((status = 200, body = Rotated), Problems))]
+#[utoipa::path(post, path = "/v1/caps/rotate", tag = "capabilities",
+    request_body = Option<RotateRequest>, responses((status = 200, body = Rotated), Problems))]
 pub(crate) async fn rotate(State(service): Shared, request: Request) -> Response {
-    call(service, request, |exchange, question: RotateRequest| async move {
+    call_or_nothing(service, request, |exchange, question: RotateRequest| async move {
         let grace = question.grace_s.map(Duration::from_secs);
         let (kid, until) = exchange.service.rotate(&exchange.caller, grace).await?;
         Ok(Rotated { kid, previous_until: until.map(|until| until.to_string()) })

@@ -4,8 +4,10 @@ use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
+use axum::body::Body;
 use axum::extract::Request;
 use axum::response::Response;
+use bytes::Bytes;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
 use mailbox::{Error, ErrorKind, Timestamp};
@@ -121,6 +123,26 @@ where
     .await
 }
 
+/// The same; no body at all is an empty object.
+pub(crate) async fn call_or_nothing<Q, A, F, Fut>(
+    service: Arc<Service>,
+    request: Request,
+    act: F,
+) -> Response
+where
+    Q: DeserializeOwned,
+    A: Serialize,
+    F: FnOnce(Exchange, Q) -> Fut,
+    Fut: Future<Output = Answer<A>>,
+{
+    respond(service, request, async |exchange: Exchange, body| {
+        let bytes = read(&exchange, body).await?;
+        let question = question(if bytes.is_empty() { b"{}" } else { &bytes })?;
+        Ok(answer::success(&act(exchange, question).await?))
+    })
+    .await
+}
+
 /// The same for one who makes the response by itself.
 pub(crate) async fn call_for_response<Q, F>(
     service: Arc<Service>,
@@ -132,19 +154,27 @@ where
     F: AsyncFnOnce(Exchange, Q) -> Answer<Response>,
 {
     respond(service, request, async |exchange: Exchange, body| {
-        let config = exchange.service.config();
-        let (most, patience) = (config.limits.body, config.timeouts.read);
-        let bytes = body::read(&exchange.head, body, most, patience).await?;
-        let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
-        let Object(question) = serde_json::from_slice(text).map_err(unreadable)?;
+        let bytes = read(&exchange, body).await?;
+        let question = question(&bytes)?;
         act(exchange, question).await
     })
     .await
 }
 
+async fn read(exchange: &Exchange, body: Body) -> Answer<Bytes> {
+    let config = exchange.service.config();
+    let (most, patience) = (config.limits.body, config.timeouts.read);
+    Ok(body::read(&exchange.head, body, most, patience).await?)
+}
+
+fn question<Q: DeserializeOwned>(text: &[u8]) -> Answer<Q> {
+    let Object(question) = serde_json::from_slice(text).map_err(unreadable)?;
+    Ok(question)
+}
+
 async fn respond<F>(service: Arc<Service>, request: Request, act: F) -> Response
 where
-    F: AsyncFnOnce(Exchange, axum::body::Body) -> Answer<Response>,
+    F: AsyncFnOnce(Exchange, Body) -> Answer<Response>,
 {
     let (head, body) = request.into_parts();
     let corr_id = head.extensions.get::<CorrId>().cloned();

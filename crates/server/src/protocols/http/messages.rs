@@ -14,7 +14,7 @@ use mailbox_wire::json::{
 
 use super::answer;
 use super::convert::dead_reason;
-use super::exchange::{Exchange, call, call_for_response};
+use super::exchange::{Exchange, call, call_for_response, call_or_nothing};
 use super::hand_over;
 use super::path::Segment;
 use super::problems::Problems;
@@ -89,6 +89,7 @@ async fn send_all(
     messages: Vec<BatchMessage>,
 ) -> Answer<Vec<Answer<Sent>>> {
     let facts = exchange.facts();
+    topic.map(Name::parse).transpose()?;
     let mut results: Vec<Option<Answer<Sent>>> = Vec::with_capacity(messages.len());
     let mut good = Vec::with_capacity(messages.len());
     for mut message in messages {
@@ -126,7 +127,7 @@ pub(crate) async fn receive(State(service): Shared, request: Request) -> Respons
         let Exchange { service, caller, peer, place, .. } = exchange;
         let ReceiveRequest { topic, visibility_ms, max_messages, max_bytes, wait_ms } = question;
         let mut asked = service.asked(&topic, visibility_ms, max_messages, max_bytes)?;
-        asked.wait = Duration::from_millis(wait_ms.unwrap_or(0));
+        asked.wait = service.patience(Duration::from_millis(wait_ms.unwrap_or(0)))?;
         // Those who wait are counted otherwise.
         let _place = Some(place).filter(|_| asked.wait.is_zero());
         let taken = service.receive(&caller, &asked).await?;
@@ -148,14 +149,14 @@ pub(crate) async fn receive_stream(State(service): Shared, request: Request) -> 
 }
 
 /// Acknowledges a delivery: the message is done, and gone.
-#[utoipa::path(post, path = "/v1/ack/{msg_id}", request_body = AckRequest, tag = "messages",
+#[utoipa::path(post, path = "/v1/ack/{msg_id}", request_body = Option<AckRequest>, tag = "messages",
     params(("msg_id" = String, Path)), responses((status = 200, body = Done), Problems))]
 pub(crate) async fn ack(
     State(service): Shared,
     Segment(msg_id): Segment,
     request: Request,
 ) -> Response {
-    call(service, request, |exchange, question: AckRequest| async move {
+    call_or_nothing(service, request, |exchange, question: AckRequest| async move {
         let delivery = Delivery::named(Some(&msg_id), question.receipt_handle)?;
         settle_one(&exchange, Item { delivery, wish: Wish::Acknowledge }).await
     })
@@ -163,14 +164,15 @@ pub(crate) async fn ack(
 }
 
 /// Gives a delivery back: the message is received again, or becomes a dead letter.
-#[utoipa::path(post, path = "/v1/nack/{msg_id}", request_body = NackRequest, tag = "messages",
-    params(("msg_id" = String, Path)), responses((status = 200, body = Done), Problems))]
+#[utoipa::path(post, path = "/v1/nack/{msg_id}", tag = "messages",
+    request_body = Option<NackRequest>, params(("msg_id" = String, Path)),
+    responses((status = 200, body = Done), Problems))]
 pub(crate) async fn nack(
     State(service): Shared,
     Segment(msg_id): Segment,
     request: Request,
 ) -> Response {
-    call(service, request, |exchange, question: NackRequest| async move {
+    call_or_nothing(service, request, |exchange, question: NackRequest| async move {
         let NackRequest { receipt_handle, reason, delay_ms, dead } = question;
         let delivery = Delivery::named(Some(&msg_id), receipt_handle)?;
         let wish = nack_wish(reason, delay_ms, dead, None)?;
