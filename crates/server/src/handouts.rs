@@ -86,11 +86,7 @@ impl Handouts {
         let before = state.last.insert(handout.id.clone(), Arc::clone(&handle));
         let before = before.and_then(|handle| state.by_handle.remove(&handle));
         let same = state.by_handle.insert(handle, handout);
-        if state.deadlines.len() > 2 * state.by_handle.len() + SLACK {
-            let each = state.by_handle.iter();
-            let fresh = each.map(|(handle, it)| Reverse((it.deadline, Arc::clone(handle))));
-            state.deadlines = fresh.collect();
-        }
+        state.clear_away();
         drop(state);
         drop((before, same));
     }
@@ -123,6 +119,7 @@ impl Handouts {
             handout.deadline = deadline;
         }
         state.deadlines.push(Reverse((deadline, handle)));
+        state.clear_away();
     }
 
     /// A new stream.
@@ -152,6 +149,15 @@ impl Handouts {
 }
 
 impl State {
+    /// Keeps deadlines of entries that are gone, or have another one by now, from piling up.
+    fn clear_away(&mut self) {
+        if self.deadlines.len() > 2 * self.by_handle.len() + SLACK {
+            let each = self.by_handle.iter();
+            let fresh = each.map(|(handle, it)| Reverse((it.deadline, Arc::clone(handle))));
+            self.deadlines = fresh.collect();
+        }
+    }
+
     fn remove(&mut self, handle: &str) -> Option<Handout> {
         let handout = self.by_handle.remove(handle)?;
         if self.last.get(&handout.id).is_some_and(|last| **last == *handle) {

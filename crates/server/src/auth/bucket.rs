@@ -54,7 +54,11 @@ impl Buckets {
         let quotas = grant.quotas();
         let needs_spent = quotas.ops.is_some() || quotas.bytes.is_some();
         let spent = if needs_spent { Some(self.spent(token_id)?) } else { None };
-        let buckets = grant.rates().iter().map(|rate| self.bucket(token_id, *rate)).collect();
+        // Each once, and in one order whoever asks: they are locked together.
+        let mut rates = grant.rates().to_vec();
+        rates.sort_by_key(|rate| (rate.per.as_millis(), rate.times));
+        rates.dedup();
+        let buckets = rates.into_iter().map(|rate| self.bucket(token_id, rate)).collect();
         Ok(Meters { buckets, quotas, spent })
     }
 
@@ -188,5 +192,31 @@ mod tests {
         assert_eq!(meters.charge(2, 0, now), Err(Held::Spent));
         meters.charge(1, 0, now).unwrap();
         assert_eq!(meters.charge(1, 0, now), Err(Held::Spent));
+    }
+
+    #[test]
+    fn buckets_are_locked_once_and_in_one_order() {
+        let buckets = Buckets::default();
+        let token_id: TokenId = "one".parse().unwrap();
+        let key = mailbox_wire::capability::RootKey::from_bytes([7; 32]);
+        let grant = |rates: &[&str]| {
+            let caveats: Vec<_> = ["exp = 9000-01-01T00:00:00Z"]
+                .iter()
+                .chain(rates)
+                .map(|text| text.parse().unwrap())
+                .collect();
+            let kid = "k".parse().unwrap();
+            let capability =
+                mailbox_wire::capability::Capability::mint(&key, &kid, &token_id, &caveats);
+            capability.unwrap().verify(Some(&key)).unwrap()
+        };
+        let (one, other, twice) =
+            (["rate = 5/s", "rate = 7/m"], ["rate = 7/m", "rate = 5/s"], ["rate = 5/s"; 2]);
+        let meters = [&one[..], &other, &twice]
+            .map(|rates| buckets.meters(&token_id, &grant(rates)).unwrap());
+        let same = |(a, b): (&Arc<Bucket>, &Arc<Bucket>)| Arc::ptr_eq(a, b);
+        assert!(meters[0].buckets.iter().zip(&meters[1].buckets).all(same));
+        assert_eq!(meters.each_ref().map(|it| it.buckets.len()), [2, 2, 1]);
+        meters[2].charge(1, 0, Instant::now()).unwrap();
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mailbox::{Error, ErrorKind, Timestamp};
-use mailbox_wire::capability::{Caveat, Grant, Op, Refused, TokenId};
+use mailbox_wire::capability::{Caveat, Grant, Networks, Op, Refused, TokenId};
 use mailbox_wire::json::Minted;
 
 use crate::auth::Caller;
@@ -38,11 +38,8 @@ impl Service {
         if all.iter().any(is_wider) {
             return Err(Refused::Op.into());
         }
-        // The operator's own has no end and may make anything; whatever limits another one limits
-        // what is made with it.
-        if grant.expires_at().is_some() {
-            all.extend(limits(grant));
-        }
+        // Whatever limits a capability limits what is made with it.
+        all.extend(limits(grant));
         let (capability, expires_at) = self.auth.mint_for(ttl, all)?;
         Ok(Minted {
             capability: capability.encode(),
@@ -108,7 +105,11 @@ fn limits(grant: &Grant) -> Vec<Caveat> {
     limits.extend(grant.begins_at().map(Caveat::NotBefore));
     limits.extend(grant.max_bytes().map(Caveat::MaxBytes));
     limits.extend(grant.tenant().cloned().map(Caveat::Tenant));
-    limits.extend(grant.networks().iter().cloned().map(Caveat::Networks));
+    // That the operator's own is good on this machine only is what makes up for its having no end.
+    let is_operators =
+        |networks: &&Networks| grant.expires_at().is_none() && networks.is_loopback();
+    let networks = grant.networks().iter().filter(|it| !is_operators(it));
+    limits.extend(networks.cloned().map(Caveat::Networks));
     limits.extend(grant.rates().iter().copied().map(Caveat::Rate));
     let quotas = grant.quotas();
     limits.extend(quotas.ops.map(Caveat::QuotaOps));

@@ -233,7 +233,8 @@ impl Taken {
             sum <= max_bytes
         });
         let fits = fits.count().max(1);
-        if fits >= self.deliveries.len() {
+        // With a zero timeout nothing can be given back: what was taken is handed out.
+        if fits >= self.deliveries.len() || !self.hand_over.is_held {
             return;
         }
         self.deliveries.truncate(fits);

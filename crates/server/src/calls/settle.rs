@@ -125,16 +125,18 @@ impl Service {
         mailbox: &Name,
         known: Option<&Known>,
     ) -> Answer<()> {
+        let own = known.filter(|known| *known.token_id == *caller.verified.token_id);
         let op = match wish {
             Wish::Acknowledge | Wish::Extend(_) => Op::Acknowledge,
             Wish::Nack(..) | Wish::Reject(..) => Op::Nack,
-            // Whoever may receive may say that nothing has come.
-            Wish::Return => Op::Receive,
+            // Whoever may receive may say that nothing has come; of what others have received it
+            // takes the right to give back.
+            Wish::Return if own.is_some() => Op::Receive,
+            Wish::Return => Op::Nack,
         };
         if matches!(wish, Wish::Extend(_) | Wish::Return) {
             return caller.may(op, Some(mailbox), 0);
         }
-        let own = known.filter(|known| *known.token_id == *caller.verified.token_id);
         caller.may_settle(op, mailbox, own.map(|known| known.received_at))
     }
 
