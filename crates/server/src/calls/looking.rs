@@ -85,7 +85,7 @@ impl Service {
         caller.charge(1, 0)?;
         let (mut after, mut seen) = (after, Vec::new());
         for _ in 0..SEARCHED.div_ceil(PAGE) {
-            let names = self.store.list(after.as_ref(), limit.clamp(1, PAGE)).await?;
+            let names = self.store.list(after.as_ref(), PAGE).await?;
             let Some(last) = names.last().cloned() else { break };
             let may_see = |name: &Name| caller.may(Op::Admin, Some(name), 0).is_ok();
             seen.extend(names.into_iter().filter(may_see));

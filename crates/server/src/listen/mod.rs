@@ -6,6 +6,7 @@ mod timed;
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -44,12 +45,16 @@ impl Listener {
     /// Whatever the file system says; `AddrInUse` if somebody listens there.
     pub async fn unix(path: impl Into<PathBuf>) -> io::Result<Self> {
         let path = path.into();
-        if tokio::net::UnixStream::connect(&path).await.is_err()
+        let tried = tokio::net::UnixStream::connect(&path).await;
+        if tried.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
             && std::fs::symlink_metadata(&path).is_ok_and(|it| is_socket(&it))
         {
             std::fs::remove_file(&path)?;
         }
-        Ok(Self(Source::Unix(UnixListener::bind(&path)?, path)))
+        let listener = UnixListener::bind(&path)?;
+        // Whoever can connect still needs a capability; but nobody else needs to connect.
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
+        Ok(Self(Source::Unix(listener, path)))
     }
 
     /// The address, of a TCP port.

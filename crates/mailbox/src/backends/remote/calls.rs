@@ -23,6 +23,8 @@ use crate::error::{Error, ErrorKind, Result, Retry};
 const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 /// How long a connection is kept that nobody uses: less than a service keeps it.
 const KEEP: Duration = Duration::from_secs(30);
+/// Longer than anybody waits; an `Instant` cannot hold much more.
+const FAR: Duration = Duration::from_secs(30 * 365 * 86_400);
 /// Most that is read of an answer, beside the payloads in it.
 pub(super) const ANSWER: usize = 64 * 1024 * 1024;
 
@@ -139,7 +141,7 @@ impl Calls {
         call: &Call<'_>,
         begun: &mut (impl FnMut(Leaver) -> bool + Send),
     ) -> Result<A, Failed> {
-        let deadline = Instant::now() + self.config.timeout.saturating_add(call.wait);
+        let deadline = Instant::now() + self.config.timeout.saturating_add(call.wait).min(FAR);
         let made = timeout_at(deadline, self.exchange(call, begun)).await;
         made.unwrap_or_else(|_| Err(in_doubt(self.silent())))
     }
