@@ -6,13 +6,13 @@ source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
 if ! command -v beanstalkd >/dev/null; then
     echo "beanstalkd is missing, installing it"
-    install="apt-get install -y -qq --no-install-recommends beanstalkd"
+    install="apt-get update -qq; apt-get install -y -qq --no-install-recommends beanstalkd"
     # The bench starts one of its own, on a port of its own.
     if ! command -v apt-get >/dev/null; then
         echo "there is no apt-get; install beanstalkd by hand" >&2
     elif ((EUID == 0)); then
-        RUNLEVEL=1 $install >/dev/null || true
+        RUNLEVEL=1 sh -c "$install" >/dev/null || true
     elif command -v sudo >/dev/null; then
-        sudo RUNLEVEL=1 $install >/dev/null || true
+        sudo RUNLEVEL=1 sh -c "$install" >/dev/null || true
     fi
 fi

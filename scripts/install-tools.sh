@@ -77,12 +77,31 @@ for wanted in sys.argv[1:]:
         sys.exit(1)
 PYTHON
 }
+# Debian has the part of venv that installs pip in a package of its own.
+has_venv() {
+    python3 -c 'import venv, ensurepip' 2>/dev/null
+}
+INSTALL_PYTHON='
+    set -eu
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get update -qq
+    apt-get install -y -qq --no-install-recommends python3 python3-venv
+'
 if ! has_packages; then
-    echo "installing $PYTHON_PACKAGES into $PYTHON_ENV"
-    if ! python3 -m venv "$PYTHON_ENV"; then
-        echo "python3 with its module venv is needed; on Debian: apt-get install python3-venv" >&2
+    if ! has_venv && command -v apt-get >/dev/null; then
+        echo "python3 or its module venv is missing, installing python3 and python3-venv"
+        if ((EUID == 0)); then
+            sh -c "$INSTALL_PYTHON" || true
+        elif command -v sudo >/dev/null; then
+            sudo sh -c "$INSTALL_PYTHON" || true
+        fi
+    fi
+    if ! has_venv; then
+        echo "python3 with its module venv is needed; as root: apt-get install python3-venv" >&2
         exit 1
     fi
+    echo "installing $PYTHON_PACKAGES into $PYTHON_ENV"
+    python3 -m venv "$PYTHON_ENV"
     "$PYTHON_ENV/bin/pip" install --quiet --disable-pip-version-check $PYTHON_PACKAGES
     has_packages || { echo "Python packages are still missing; see above" >&2; exit 1; }
 fi

@@ -8,3 +8,4 @@ pub mod hash;
 pub mod json;
 pub mod object;
 pub mod payload;
+pub mod reserved;

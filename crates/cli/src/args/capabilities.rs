@@ -10,7 +10,7 @@ use super::values::duration;
 pub(super) const CAP: &str = "\
 A capability says who may do what to which mailboxes, and until when. Whoever has one can use it, so
 it is as secret as a password: what is on a command line can be seen by others on this machine, what
-comes on stdin (-) or in MAILBOX_CAP cannot.
+comes on stdin (-) or in MAILBOX_CAP other users cannot see.
 
 Examples:
   mailbox cap mint --op send --topic jobs --ttl 1h       may send to jobs for an hour
@@ -44,7 +44,7 @@ Examples:
   mailbox cap inspect --json < worker.cap | jq .expired";
 
 const REVOKE: &str = "\
-All that were made from it go with it. It is on disk when this ends.
+All that were narrowed from it go with it. It is on disk when this ends.
 
 Examples:
   mailbox cap revoke zc4f8k2mq9xw7n3hb5tj

@@ -167,6 +167,8 @@ fn the_service_is_also_on_a_socket_in_the_file_system() {
     let service = home.serve(&["--unix", "here.sock"]);
     assert!(service.said().contains("here.sock"), "{}", service.said());
     let path = home.path().join("here.sock");
+    let mode = fs::metadata(&path).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "nobody else can connect");
     let mut stream = UnixStream::connect(&path).unwrap();
     stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
     let mut answer = String::new();

@@ -10,14 +10,10 @@ use mailbox_wire::correlation;
 use mailbox_wire::hash::Hash;
 use mailbox_wire::json::{BatchMessage, Envelope};
 use mailbox_wire::payload::Payload;
+use mailbox_wire::reserved::{CORR_ID, PARTITION, SIG, TRACEPARENT};
 use uuid::Uuid;
 
 use super::shard::shard;
-
-const CORR_ID: &str = "mailbox.corr_id";
-const SIG: &str = "mailbox.sig";
-const PARTITION: &str = "mailbox.partition";
-const TRACEPARENT: &str = "mailbox.traceparent";
 
 /// What a request says about the messages in it.
 #[derive(Debug, Clone, Default)]

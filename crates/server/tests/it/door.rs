@@ -367,3 +367,16 @@ async fn what_a_caller_says_of_itself_allows_nothing() {
         [("x-forwarded-for", "10.1.2.3"), ("forwarded", "for=10.1.2.3"), ("x-real-ip", "10.1.2.3")];
     client.post_with("/v1/send", &headers, &send("mine", "one")).await.refused(403, "ip");
 }
+
+#[tokio::test]
+async fn a_capability_for_the_last_mailbox_sees_it_however_few_are_asked_for() {
+    let served = Rig::new().start().await;
+    let mut operator = served.client().await;
+    for number in 0..60 {
+        operator.send(&format!("other-{number}"), "one").await;
+    }
+    operator.send("zed", "one").await;
+    let mut client = holder(&served, &["op = admin", "topic = zed"]).await;
+    let seen: Topics = client.get("/v1/topics?limit=1").await.good();
+    assert_eq!(seen.topics.len(), 1);
+}

@@ -6,7 +6,7 @@ use std::time::Duration;
 use mailbox::testing::ManualClock;
 use mailbox_wire::json::{PolicyChange, SettleItem, SettleOp, SettleResult, SettledBatch};
 
-use crate::rig::{Dice, Rig, memory, message};
+use crate::rig::{Client, Dice, Rig, memory, message};
 
 #[tokio::test]
 async fn a_delivery_is_hidden_until_its_deadline_and_back_after_it() {
@@ -220,4 +220,35 @@ fn mutated(dice: &mut Dice, live: &[String], _: &[String]) -> String {
         _ => bytes.insert(at, b'0'),
     }
     String::from_utf8(bytes).unwrap()
+}
+
+#[tokio::test]
+async fn a_receive_that_hides_nothing_hands_out_whatever_it_has_counted() {
+    let served = Rig::new().start().await;
+    let mut client = served.client().await;
+    for letter in ["a", "b", "c"] {
+        client.send("jobs", letter.repeat(300_000)).await;
+    }
+    let counts = async |client: &mut Client| {
+        let received = client.receive("jobs", 3, 0).await;
+        received.iter().map(|message| message.attempt).collect::<Vec<_>>()
+    };
+    assert_eq!(counts(&mut client).await, [1, 1, 1], "more bytes than one receive gives otherwise");
+    assert_eq!(counts(&mut client).await, [2, 2, 2]);
+}
+
+#[tokio::test]
+async fn what_others_have_received_takes_the_right_to_give_back() {
+    let served = Rig::new().start().await;
+    let mut client = served.client().await;
+    client.send("jobs", "one").await;
+    let held = client.receive_one("jobs", 30_000).await;
+    let give_back = format!(r#"{{"items":[{{"op":"return","msg_id":"{}"}}]}}"#, held.msg_id);
+    let mut other = served.client_with(&served.mint(&["op = recv"])).await;
+    let refused = other.raw("POST", "/v1/settle/batch", &[], give_back.as_bytes()).await;
+    assert!(refused.text().contains("\"reason\":\"op\""), "{}", refused.text());
+    assert_eq!(client.stats("jobs").await.invisible, 1, "it is still the first one's");
+    let own = client.raw("POST", "/v1/settle/batch", &[], give_back.as_bytes()).await;
+    assert!(own.text().contains("\"ok\":true"), "{}", own.text());
+    assert_eq!(client.receive_one("jobs", 30_000).await.attempt, 1);
 }

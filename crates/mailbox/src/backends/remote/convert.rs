@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use mailbox_core::{DeadReason, LateSettle, Phase, Policy, Retention, Totals, Verdict, limits};
 use mailbox_wire::payload::Payload;
+use mailbox_wire::reserved::{CORR_ID, PARTITION, SIG, TRACEPARENT};
 use mailbox_wire::{correlation, json};
 
 use crate::abilities::Abilities;
@@ -61,11 +62,6 @@ const FIELDS: &[&str] = &[
     "ttl",
     "visibility_timeout",
 ];
-/// Attributes that have a field of their own on the wire.
-const CORR_ID: &str = "mailbox.corr_id";
-const SIG: &str = "mailbox.sig";
-const PARTITION: &str = "mailbox.partition";
-const TRACEPARENT: &str = "mailbox.traceparent";
 
 /// What a service said that makes no sense.
 fn garbled(what: &str) -> Error {

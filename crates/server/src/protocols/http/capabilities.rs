@@ -25,7 +25,7 @@ pub(crate) async fn mint(State(service): Shared, request: Request) -> Response {
     .await
 }
 
-/// Takes back a capability, and all that were made from it.
+/// Takes back a capability, and all that were narrowed from it.
 #[utoipa::path(post, path = "/v1/caps/revoke", tag = "capabilities", request_body = RevokeRequest,
     responses((status = 200, body = Revoked), Problems))]
 pub(crate) async fn revoke(State(service): Shared, request: Request) -> Response {

@@ -9,32 +9,32 @@ use utoipa::IntoResponses;
 pub(crate) enum Problems {
     /// `E_SCHEMA`: the request makes no sense, or an argument is out of bounds.
     #[response(status = 400)]
-    Schema(#[to_schema] Problem),
+    Schema(Problem),
     /// `E_CAP_AUTH`: no capability, or one that is good for nothing; `reason` says why.
     #[response(status = 401)]
-    Authentication(#[to_schema] Problem),
+    Authentication(Problem),
     /// `E_CAP_SCOPE`: the capability does not cover this; `reason` says why.
     #[response(status = 403)]
-    Scope(#[to_schema] Problem),
+    Scope(Problem),
     /// `E_NOT_FOUND`, or `E_RECEIPT`: no such thing, or the delivery is over.
     #[response(status = 404)]
-    NotFound(#[to_schema] Problem),
+    NotFound(Problem),
     /// `E_DUPLICATE`: the idempotency key was used for another payload.
     #[response(status = 409)]
-    Duplicate(#[to_schema] Problem),
+    Duplicate(Problem),
     /// `E_FRAME_TOO_LARGE`: a body, payload or field is larger than allowed.
     #[response(status = 413)]
-    TooLarge(#[to_schema] Problem),
+    TooLarge(Problem),
     /// `E_INTEGRITY`: a payload is not what was sent.
     #[response(status = 422)]
-    Integrity(#[to_schema] Problem),
+    Integrity(Problem),
     /// `E_SATURATED`: a bound is reached; come back after `Retry-After` seconds.
     #[response(status = 429, headers(("retry-after" = u64)))]
-    Saturated(#[to_schema] Problem),
+    Saturated(Problem),
     /// `E_INTERNAL`: a defect.
     #[response(status = 500)]
-    Internal(#[to_schema] Problem),
+    Internal(Problem),
     /// `E_UNAVAILABLE`: the service stops, or its store cannot be reached.
     #[response(status = 503, headers(("retry-after" = u64)))]
-    Unavailable(#[to_schema] Problem),
+    Unavailable(Problem),
 }
