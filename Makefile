@@ -6,6 +6,7 @@ help: ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
 
 run: ## Build and start the service; it prints what to try next
+	@echo "building; the first time takes some minutes"
 	cargo run -q -p mailbox-cli -- serve
 
 test: ## Run everything CI runs

@@ -20,7 +20,12 @@ mod timing;
 use std::process::ExitCode;
 
 use journal::place::Place;
+use mimalloc::MiMalloc;
 use report::Row;
+
+/// The same as that of the `mailbox` program, for all contestants in this process.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// A part, by what it needs.
 #[derive(Debug, Clone, Copy)]
@@ -52,7 +57,11 @@ const MEASUREMENTS: &[(&str, Measurement)] = &[
     ("directory backlog", Disk(directory::backlog::waiting_files)),
     ("directory waking", Disk(directory::waking::by_file_events)),
     ("redis", Processor(redis::measure)),
-    ("http", Disk(http::measure)),
+    ("http limit", Disk(http::against_constant)),
+    ("http peers", Disk(http::peers::compared)),
+    ("http paced", Disk(http::paced::sends)),
+    ("http slow", Disk(http::slow::honest_beside_slow)),
+    ("http overload", Disk(http::overload::at_three_times)),
 ];
 
 fn main() -> ExitCode {

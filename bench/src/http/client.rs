@@ -152,6 +152,23 @@ impl Requests {
     }
 }
 
+/// The acknowledgement of the first message in an answer.
+pub(super) fn settled_one(
+    address: std::net::SocketAddr,
+    capability: &str,
+    received: &[u8],
+) -> Vec<u8> {
+    let id = text_after(received, "\"msg_id\":\"").expect("there is a message");
+    let handle = text_after(received, "\"receipt_handle\":\"").expect("it was received");
+    let body = format!("{{\"receipt_handle\":\"{handle}\"}}");
+    format!(
+        "POST /v1/ack/{id} HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {capability}\r\n\
+         content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .into_bytes()
+}
+
 /// Receipt handles in an answer.
 fn handles(body: &[u8]) -> Vec<&str> {
     const MARK: &str = "\"receipt_handle\":\"";

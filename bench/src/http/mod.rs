@@ -4,10 +4,11 @@
 
 mod client;
 mod constant;
-mod overload;
-mod paced;
-mod peers;
+pub(crate) mod overload;
+pub(crate) mod paced;
+pub(crate) mod peers;
 mod server;
+pub(crate) mod slow;
 
 use std::time::Duration;
 
@@ -29,8 +30,8 @@ const TURNS: usize = 4;
 const MEMORY_BOUND: f64 = 0.6;
 const JOURNAL_BOUND: f64 = 0.3;
 
-/// All of it.
-pub(crate) fn measure(place: &Place) -> Vec<Row> {
+/// Ours against the limit.
+pub(crate) fn against_constant(place: &Place) -> Vec<Row> {
     let runtime = two_threads();
     let mut rows = Vec::new();
     for (store, bound) in [("memory", MEMORY_BOUND), ("journal", JOURNAL_BOUND)] {
@@ -50,9 +51,6 @@ pub(crate) fn measure(place: &Place) -> Vec<Row> {
             }
         }
     }
-    rows.extend(peers::compared(&runtime, place));
-    rows.extend(paced::sends(&runtime, place));
-    rows.extend(overload::at_three_times(&runtime, place));
     rows
 }
 

@@ -6,16 +6,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use tokio::runtime::Runtime;
 
 use super::client::{self, Batch, Connection, Load, purge, request, send_body};
 use super::server::Server;
+use super::two_threads;
 use crate::journal::place::Place;
 use crate::journal::quantile;
 use crate::report::Row;
 
-/// Connections that all of it comes over: what is due while they are all busy waits.
-const CONNECTIONS: usize = 1500;
+/// Connections that all of it comes over, twice as many as requests are worked on: what is due
+/// while they are all busy waits.
+const CONNECTIONS: usize = 1024;
 const FOR: Duration = Duration::from_secs(30);
 /// Of the best that a closed loop of 64 connections gets done.
 const GOODPUT: f64 = 0.9;
@@ -32,7 +33,8 @@ struct Seen {
 }
 
 /// The service on a journal.
-pub(super) fn at_three_times(runtime: &Runtime, place: &Place) -> Vec<Row> {
+pub(crate) fn at_three_times(place: &Place) -> Vec<Row> {
+    let runtime = two_threads();
     let folder = place.folder("http-overload");
     let path = folder.path().join("data").display().to_string();
     let server = Server::start(&["journal", &path]);

@@ -16,7 +16,7 @@ use tokio::runtime::Runtime;
 
 use super::client::{self, Batch, Load};
 use super::server::Server;
-use super::{CONNECTIONS, TURN, TURNS};
+use super::{CONNECTIONS, TURN, TURNS, two_threads};
 use crate::journal::place::Place;
 use crate::report::Row;
 
@@ -30,7 +30,8 @@ enum Peer {
 }
 
 /// Sends and cycles of each, against ours.
-pub(super) fn compared(runtime: &Runtime, place: &Place) -> Vec<Row> {
+pub(crate) fn compared(place: &Place) -> Vec<Row> {
+    let runtime = &two_threads();
     let mut rows = Vec::new();
     for store in ["memory", "journal"] {
         let folder = place.folder(&format!("http-peers-{store}"));

@@ -1,5 +1,6 @@
 //! The service of this machine: where it is, and what allows using it. Invariant: the operator's
-//! capability goes to loopback addresses only, or to where the data directory says the service is.
+//! capability goes to where the data directory says the service is, and nowhere else: whoever
+//! listens elsewhere on this machine may be anybody.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -90,7 +91,8 @@ pub(crate) async fn open(address: &Address) -> Result<Arc<RemoteBackend>> {
         probe(address, &base).await?;
     }
     let is_named = address.options().contains_key("cap_file") || variable("MAILBOX_CAP").is_some();
-    if !is_named && (is_here || written_url()?.as_deref() == Some(&base)) {
+    let written = if is_named { None } else { written_url()? };
+    if written.as_deref().map(|url| url.trim_end_matches('/')) == Some(&base) {
         address.allow_options(&["ca"])?;
         if let Some(operator) = operator()? {
             let mut config = RemoteConfig::default().with_capability(operator.as_str());
@@ -99,7 +101,9 @@ pub(crate) async fn open(address: &Address) -> Result<Arc<RemoteBackend>> {
         }
     }
     let opened = RemoteBackend::at(address).await;
-    opened.map_err(|error| if is_named { error } else { without_capability(error) })
+    opened.map_err(|error| {
+        if is_named { error } else { without_capability(error, &base, written.as_deref()) }
+    })
 }
 
 /// Opens the service of this machine, or that at `MAILBOX_URL`.
@@ -155,12 +159,18 @@ async fn probe(address: &Address, base: &str) -> Result<()> {
 }
 
 /// Says where a capability would have been looked for.
-fn without_capability(error: Error) -> Error {
+fn without_capability(error: Error, base: &str, written: Option<&str>) -> Error {
     if error.kind() != ErrorKind::Unauthorized {
         return error;
     }
-    let message = "there is no capability for this service: MAILBOX_CAP takes one, \
-                   `mailbox cap mint` makes one";
+    let why = match written {
+        Some(url) => format!("; that of the operator is for {url} alone"),
+        None => String::new(),
+    };
+    let message = format!(
+        "there is no capability for {base}{why}: MAILBOX_CAP takes one, `mailbox cap mint` \
+         makes one"
+    );
     Error::new(ErrorKind::Unauthorized, message).with_source(error)
 }
 

@@ -16,6 +16,13 @@ mod worker;
 use std::process::ExitCode;
 
 use clap::Parser;
+use mimalloc::MiMalloc;
+
+/// A message is often sent on one thread and received on another: the system's allocator makes
+/// threads wait for each other then. Measured with `mailbox-bench http`: receive + ack 1.25 times
+/// as many, batches 1.3 times.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
     let args = args::Args::parse();

@@ -104,8 +104,14 @@ pub(crate) fn read(text: &str) -> Result<Address> {
         if is_address {
             return error;
         }
-        let message = "that is no address; write for example dir:./inbox/jobs";
-        Error::new(ErrorKind::InvalidParameter, message).with_field("address").with_source(error)
+        let message = "that is no name of a mailbox, and no address; write for example jobs, or \
+                       dir:./inbox/jobs";
+        // What is wrong with it as a name says more, unless it looks like a path.
+        let source = match Name::parse(text) {
+            Err(bad) if !text.contains('/') => bad,
+            _ => error,
+        };
+        Error::new(ErrorKind::InvalidParameter, message).with_field("address").with_source(source)
     })?;
     check_home(&address)?;
     Ok(address)

@@ -1,5 +1,5 @@
 //! A client, a worker and their mailboxes, step by step: a reply, a crash, a dead letter and its
-//! redrive. `make run` runs this.
+//! redrive. `cargo run -p mailbox --example request_reply` runs it.
 #![expect(clippy::print_stdout, reason = "an example shows what happens")]
 
 use std::time::{Duration, Instant};

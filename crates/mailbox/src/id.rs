@@ -52,11 +52,9 @@ impl fmt::Display for MessageId {
         match &self.0 {
             IdForm::Text(text) => f.write_str(text),
             IdForm::Ulid(ulid) => {
-                for place in (0..ULID_LEN).rev() {
-                    let digit = (ulid >> (5 * place)) as usize & 31;
-                    fmt::Write::write_char(f, char::from(CROCKFORD[digit]))?;
-                }
-                Ok(())
+                let digit = |place| CROCKFORD[(ulid >> (5 * (ULID_LEN - 1 - place))) as usize & 31];
+                let digits: [u8; ULID_LEN] = std::array::from_fn(digit);
+                f.write_str(std::str::from_utf8(&digits).expect("digits are text"))
             }
         }
     }
@@ -186,27 +184,24 @@ impl Sealer {
         bytes.extend(receipt.lease.to_bits().to_be_bytes());
         let tag = blake3::keyed_hash(&self.key, &bytes);
         bytes.extend(&tag.as_bytes()[..TAG_LEN]);
-        bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-            for nibble in [byte >> 4, byte & 15] {
-                text.extend(char::from_digit(u32::from(nibble), 16));
-            }
-            text
-        })
+        let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+        let digits = digits.map(|nibble| b"0123456789abcdef"[usize::from(nibble)]);
+        String::from_utf8(digits.collect()).expect("digits are text")
     }
 
     fn unseal(&self, text: &str) -> Option<Receipt> {
         if text.len() != 2 * (RECEIPT_LEN + TAG_LEN) {
             return None;
         }
-        let nibbles: Vec<u8> = text
-            .bytes()
-            .map(|byte| match byte {
-                b'0'..=b'9' => Some(byte - b'0'),
-                b'a'..=b'f' => Some(byte - b'a' + 10),
-                _ => None,
-            })
-            .collect::<Option<_>>()?;
-        let bytes: Vec<u8> = nibbles.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect();
+        let nibble = |byte: u8| match byte {
+            b'0'..=b'9' => Some(byte - b'0'),
+            b'a'..=b'f' => Some(byte - b'a' + 10),
+            _ => None,
+        };
+        let mut bytes = [0; RECEIPT_LEN + TAG_LEN];
+        for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
+            *byte = nibble(pair[0])? << 4 | nibble(pair[1])?;
+        }
         let (body, tag) = bytes.split_at(RECEIPT_LEN);
         let expected = blake3::keyed_hash(&self.key, body);
         // `blake3::Hash` compares in constant time; give both sides the same tail.

@@ -84,7 +84,18 @@ impl fmt::Display for Timestamp {
             .expect("a timestamp lies between the years 1 and 9999");
         let (hour, minute, second, milli) = time.time().as_hms_milli();
         let (year, month, day) = (time.year(), u8::from(time.month()), time.day());
-        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milli:03}Z")
+        // Years are 1 to 9999. By hand: the formatter took 2,500 instructions, for every message.
+        let parts = [year.unsigned_abs(), month.into(), day.into(), hour.into(), minute.into()];
+        let mut text = *b"0000-00-00T00:00:00.000Z";
+        let places = [(0, 4), (5, 2), (8, 2), (11, 2), (14, 2), (17, 2), (20, 3)];
+        let parts = parts.into_iter().chain([second.into(), milli.into()]);
+        for ((from, len), mut rest) in places.into_iter().zip(parts) {
+            for digit in text[from..from + len].iter_mut().rev() {
+                *digit = b'0' + (rest % 10) as u8;
+                rest /= 10;
+            }
+        }
+        f.write_str(std::str::from_utf8(&text).expect("digits are text"))
     }
 }
 

@@ -14,6 +14,8 @@ pub struct Config {
     pub visibility_min: Duration,
     /// Longest that a receive may ask to wait; nothing for no bound.
     pub wait_max: Option<Duration>,
+    /// Most messages that one receive may ask for.
+    pub max_messages: u32,
     /// Most bytes of payload in one receive if the receiver does not say; the first always comes.
     pub max_bytes: u64,
     /// A nack without a delay waits a random time up to this, doubled with every attempt.
@@ -22,6 +24,8 @@ pub struct Config {
     pub backoff_max: Duration,
     /// Most deliveries handed out and not settled, of all mailboxes together.
     pub global_inflight: usize,
+    /// Most of them with one capability.
+    pub inflight_per_capability: usize,
     /// Rules without a bound on age are accepted.
     pub allow_unbounded_retention: bool,
     /// What capabilities are worth.
@@ -63,6 +67,10 @@ pub struct Limits {
     pub waiting_per_capability: usize,
     /// Largest body of a request, in bytes.
     pub body: usize,
+    /// All large bodies together that are coming in or worked on, in bytes.
+    pub bodies: usize,
+    /// All large answers together that are going out, in bytes of payload.
+    pub answers: usize,
 }
 
 /// How long.
@@ -88,10 +96,12 @@ impl Default for Config {
             visibility_default: Duration::from_secs(30),
             visibility_min: Duration::from_millis(250),
             wait_max: None,
+            max_messages: 256,
             max_bytes: 512 * 1024,
             backoff_base: Duration::from_millis(200),
             backoff_max: Duration::from_secs(60),
             global_inflight: 131_072,
+            inflight_per_capability: 65_536,
             allow_unbounded_retention: false,
             capabilities: CapabilityConfig::default(),
             limits: Limits::default(),
@@ -114,12 +124,14 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections: 10_240,
-            connections_per_ip: 10_240,
+            connections_per_ip: 8192,
             requests: 512,
-            refusal_pause: Duration::from_millis(30),
+            refusal_pause: Duration::from_millis(10),
             waiting: 8192,
             waiting_per_capability: 4096,
             body: 8 * 1024 * 1024,
+            bodies: 256 * 1024 * 1024,
+            answers: 256 * 1024 * 1024,
         }
     }
 }

@@ -36,18 +36,24 @@ pub(crate) struct StreamId(u64);
 #[derive(Debug)]
 pub(crate) struct Handouts {
     most: usize,
+    most_per_capability: usize,
     state: Mutex<State>,
 }
 
+/// Keys are all of the service's making, so that nobody can choose them to collide.
+type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
+
 #[derive(Debug, Default)]
 struct State {
-    by_handle: HashMap<Arc<str>, Handout>,
+    by_handle: Map<Arc<str>, Handout>,
     /// The handle of each message's last delivery.
-    last: HashMap<MessageId, Arc<str>>,
+    last: Map<MessageId, Arc<str>>,
     /// Deadlines, also of entries that are gone by now.
     deadlines: BinaryHeap<Reverse<(Instant, Arc<str>)>>,
     /// Places that receives have taken ahead.
     reserved: usize,
+    /// Entries and places of each capability.
+    per_capability: Map<Arc<str>, usize>,
     next_stream: u64,
 }
 
@@ -57,24 +63,34 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 const SLACK: usize = 1024;
 
 impl Handouts {
-    pub(crate) fn new(most: usize) -> Self {
-        Self { most, state: Mutex::default() }
+    pub(crate) fn new(most: usize, most_per_capability: usize) -> Self {
+        Self { most, most_per_capability, state: Mutex::default() }
     }
 
-    /// Takes places for so many deliveries ahead of a receive.
+    /// Takes places for deliveries ahead of a receive: so many, or as many as there are.
     ///
     /// # Errors
-    /// `Saturated` if there are not that many.
-    pub(crate) fn reserve(&self, places: usize, now: Instant) -> Result<Reserved<'_>> {
+    /// `Saturated` if there is none.
+    pub(crate) fn reserve(
+        &self,
+        token_id: &Arc<str>,
+        places: usize,
+        now: Instant,
+    ) -> Result<Reserved<'_>> {
         let mut state = self.state.lock();
         state.forget_overdue(now);
-        if state.by_handle.len() + state.reserved + places > self.most {
-            let message = format!("{} deliveries are in flight, the most there may be", self.most);
-            let error = Error::new(ErrorKind::Saturated, message);
-            return Err(error.with_retry(Retry::After(RETRY_AFTER)));
+        let free = self.most.saturating_sub(state.by_handle.len() + state.reserved);
+        let own = self.most_per_capability.saturating_sub(state.held_by(token_id));
+        if free == 0 {
+            return Err(full(self.most, ""));
         }
+        if own == 0 {
+            return Err(full(self.most_per_capability, " with this capability"));
+        }
+        let places = places.min(free).min(own);
         state.reserved += places;
-        Ok(Reserved { handouts: self, places })
+        state.add(token_id, places);
+        Ok(Reserved { handouts: self, token_id: Arc::clone(token_id), places })
     }
 
     /// Remembers a delivery by its handle.
@@ -85,7 +101,11 @@ impl Handouts {
         // The delivery before is over, or this one could not have been made.
         let before = state.last.insert(handout.id.clone(), Arc::clone(&handle));
         let before = before.and_then(|handle| state.by_handle.remove(&handle));
+        state.add(&handout.token_id, 1);
         let same = state.by_handle.insert(handle, handout);
+        for gone in [&before, &same].into_iter().flatten() {
+            state.subtract(&gone.token_id, 1);
+        }
         state.clear_away();
         drop(state);
         drop((before, same));
@@ -107,6 +127,21 @@ impl Handouts {
     /// It was settled.
     pub(crate) fn forget(&self, handle: &str) {
         let gone = self.state.lock().remove(handle);
+        drop(gone);
+    }
+
+    /// The handles of what is handed out of a mailbox.
+    pub(crate) fn all_of(&self, mailbox: &Name) -> Vec<Arc<str>> {
+        let state = self.state.lock();
+        let each = state.by_handle.iter().filter(|(_, it)| it.mailbox == *mailbox);
+        each.map(|(handle, _)| Arc::clone(handle)).collect()
+    }
+
+    /// These are gone, with the mailbox they were in.
+    pub(crate) fn forget_all(&self, handles: &[Arc<str>]) {
+        let mut state = self.state.lock();
+        let gone: Vec<_> = handles.iter().filter_map(|handle| state.remove(handle)).collect();
+        drop(state);
         drop(gone);
     }
 
@@ -148,7 +183,32 @@ impl Handouts {
     }
 }
 
+fn full(most: usize, whose: &str) -> Error {
+    let message = format!("{most} deliveries are in flight{whose}, the most there may be");
+    Error::new(ErrorKind::Saturated, message).with_retry(Retry::After(RETRY_AFTER))
+}
+
 impl State {
+    fn held_by(&self, token_id: &str) -> usize {
+        self.per_capability.get(token_id).copied().unwrap_or(0)
+    }
+
+    fn add(&mut self, token_id: &Arc<str>, places: usize) {
+        match self.per_capability.get_mut(token_id) {
+            Some(count) => *count += places,
+            None => drop(self.per_capability.insert(Arc::clone(token_id), places)),
+        }
+    }
+
+    fn subtract(&mut self, token_id: &str, places: usize) {
+        if let Some(count) = self.per_capability.get_mut(token_id) {
+            *count -= places;
+            if *count == 0 {
+                self.per_capability.remove(token_id);
+            }
+        }
+    }
+
     /// Keeps deadlines of entries that are gone, or have another one by now, from piling up.
     fn clear_away(&mut self) {
         if self.deadlines.len() > 2 * self.by_handle.len() + SLACK {
@@ -160,6 +220,7 @@ impl State {
 
     fn remove(&mut self, handle: &str) -> Option<Handout> {
         let handout = self.by_handle.remove(handle)?;
+        self.subtract(&handout.token_id, 1);
         if self.last.get(&handout.id).is_some_and(|last| **last == *handle) {
             self.last.remove(&handout.id);
         }
@@ -182,11 +243,21 @@ impl State {
 #[derive(Debug)]
 pub(crate) struct Reserved<'a> {
     handouts: &'a Handouts,
+    token_id: Arc<str>,
     places: usize,
+}
+
+impl Reserved<'_> {
+    /// How many there are.
+    pub(crate) fn count(&self) -> u32 {
+        u32::try_from(self.places).unwrap_or(u32::MAX)
+    }
 }
 
 impl Drop for Reserved<'_> {
     fn drop(&mut self) {
-        self.handouts.state.lock().reserved -= self.places;
+        let mut state = self.handouts.state.lock();
+        state.reserved -= self.places;
+        state.subtract(&self.token_id, self.places);
     }
 }

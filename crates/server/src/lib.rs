@@ -46,7 +46,7 @@ pub async fn run(listeners: Vec<Listener>, service: Arc<Service>, stop: Cancella
     }
     let refresh = tokio::spawn(refresh(Arc::clone(&service)));
     stop.cancelled().await;
-    service.draining.cancel();
+    service.stop();
     for tracker in [&acceptors, &connections, &service.tasks] {
         tracker.close();
     }

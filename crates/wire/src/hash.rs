@@ -14,6 +14,8 @@ pub struct Hash([u8; 32]);
 
 const PREFIX: &str = "b3:";
 const TEXT_LEN: usize = PREFIX.len() + 64;
+/// A length before each part.
+const LEN_LEN: usize = 4;
 /// Sets the chain apart from every other use of the hash.
 const DOMAIN: &[u8] = b"ron.mailbox.hash-chain.v1\0";
 
@@ -34,33 +36,36 @@ impl Hash {
         payload: Self,
         attributes: &Attributes,
     ) -> Self {
-        let mut hasher = blake3::Hasher::new();
-        hasher.update(DOMAIN);
-        for part in [topic.as_bytes(), ts.as_bytes(), key.unwrap_or_default().as_bytes()] {
-            add(&mut hasher, part);
-        }
-        add(&mut hasher, &payload.0);
+        let key = key.unwrap_or_default();
         let len = attributes.iter().map(|(key, value)| 8 + key.len() + value.len()).sum();
-        add_len(&mut hasher, len);
+        // All of it at once is quicker than in many small pieces.
+        let fixed = DOMAIN.len() + 5 * LEN_LEN + payload.0.len();
+        let mut all = Vec::with_capacity(fixed + topic.len() + ts.len() + key.len() + len);
+        all.extend_from_slice(DOMAIN);
+        for part in [topic.as_bytes(), ts.as_bytes(), key.as_bytes()] {
+            add(&mut all, part);
+        }
+        add(&mut all, &payload.0);
+        add_len(&mut all, len);
         // A sorted map of strings is in the order of their bytes.
         for (key, value) in attributes.iter() {
-            add(&mut hasher, key.as_bytes());
-            add(&mut hasher, value.as_bytes());
+            add(&mut all, key.as_bytes());
+            add(&mut all, value.as_bytes());
         }
-        Self(*hasher.finalize().as_bytes())
+        Self::of_payload(&all)
     }
 }
 
 /// Adds a part so that no two lists of parts look the same.
-fn add(hasher: &mut blake3::Hasher, part: &[u8]) {
-    add_len(hasher, part.len());
-    hasher.update(part);
+fn add(all: &mut Vec<u8>, part: &[u8]) {
+    add_len(all, part.len());
+    all.extend_from_slice(part);
 }
 
-fn add_len(hasher: &mut blake3::Hasher, len: usize) {
+fn add_len(all: &mut Vec<u8>, len: usize) {
     // Every part has a bound far below this.
     let len = u32::try_from(len).unwrap_or(u32::MAX);
-    hasher.update(&len.to_be_bytes());
+    all.extend_from_slice(&len.to_be_bytes());
 }
 
 impl fmt::Display for Hash {

@@ -77,7 +77,7 @@ impl Config {
 /// What to do with settings.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Say whether a service would start with these settings.
+    /// Say whether these settings can be read and fit together; touches no disk and no network.
     #[command(after_help = CONFIG_CHECK)]
     Check(Said),
     /// Show every setting, and where it comes from.

@@ -141,7 +141,9 @@ async fn revoke(args: &Revoke) -> Result<()> {
     if args.json {
         return output::print_json(&revoked);
     }
-    output::say(&format!("revoked: {}", revoked.token_id));
+    // One that was never made is refused just as well: so a misspelt id looks like a success.
+    let id = revoked.token_id;
+    output::say(&format!("revoked: {id} is refused from now on, if there is such a capability"));
     Ok(())
 }
 
@@ -154,6 +156,9 @@ async fn rotate(args: &Rotate) -> Result<()> {
     let until = rotated.previous_until.map(|until| format!("; the old one is good until {until}"));
     let until = until.unwrap_or_else(|| "; the old one is worthless".to_owned());
     output::say(&format!("the root key is {} now{until}", rotated.kid));
+    if let Some(capability) = rotated.operator_capability {
+        output::say(&format!("  try    export MAILBOX_CAP={capability}"));
+    }
     Ok(())
 }
 

@@ -51,18 +51,28 @@ async fn list(args: &DeadList) -> Result<Outcome> {
 pub(super) struct Pages<'a> {
     place: &'a Place,
     after: Option<u64>,
+    /// How many there are in a page: fewer, if they are large.
+    limit: u32,
 }
 
 impl<'a> Pages<'a> {
-    pub(super) const fn new(place: &'a Place) -> Self {
-        Self { place, after: None }
+    pub(super) fn new(place: &'a Place) -> Self {
+        Self { place, after: None, limit: place.backend.abilities().max_messages }
     }
 
     /// The next page; an empty one is the end.
     pub(super) async fn next(&mut self) -> Result<Vec<Record>> {
-        let limit = self.place.backend.abilities().max_messages;
-        let page = Peek::Dead { after: self.after, limit };
-        let records = self.place.backend.peek(&self.place.name, &page).await?;
+        let records = loop {
+            let page = Peek::Dead { after: self.after, limit: self.limit };
+            match self.place.backend.peek(&self.place.name, &page).await {
+                Ok(records) => break records,
+                // Too many at a time for whoever is in between.
+                Err(error) if error.kind() == ErrorKind::TooLarge && self.limit > 1 => {
+                    self.limit /= 2;
+                }
+                Err(error) => return Err(error),
+            }
+        };
         let last = records.iter().filter_map(|record| record.death.map(|it| it.order)).max();
         if last <= self.after {
             // Nothing behind what was already seen.

@@ -33,9 +33,19 @@ pub(super) async fn run(args: &Peek) -> Result<Outcome> {
 pub(super) async fn these(place: &Place, ids: &[String]) -> Result<Vec<Record>> {
     let ids: Vec<MessageId> = ids.iter().map(|id| MessageId::from_text(id)).collect();
     let mut found = Vec::new();
-    for some in ids.chunks(place.backend.abilities().max_messages.max(1) as usize) {
-        let these = mailbox::Peek::These(some.to_vec());
-        found.extend(place.backend.peek(&place.name, &these).await?);
+    let mut limit = place.backend.abilities().max_messages.max(1) as usize;
+    let mut rest = ids.as_slice();
+    while !rest.is_empty() {
+        let some = &rest[..limit.min(rest.len())];
+        match place.backend.peek(&place.name, &mailbox::Peek::These(some.to_vec())).await {
+            Ok(records) => {
+                found.extend(records);
+                rest = &rest[some.len()..];
+            }
+            // Too many at a time for whoever is in between.
+            Err(error) if error.kind() == ErrorKind::TooLarge && limit > 1 => limit /= 2,
+            Err(error) => return Err(error),
+        }
     }
     match ids.iter().find(|id| !found.iter().any(|record| record.id == **id)) {
         None => Ok(found),

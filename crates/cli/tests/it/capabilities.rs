@@ -116,3 +116,35 @@ fn what_is_wrong_is_said_before_anybody_is_asked_and_without_the_token() {
         assert!(!ran.stderr.contains("hunter2"), "{ran:?}");
     }
 }
+
+#[test]
+fn the_operators_capability_goes_to_its_service_and_to_nobody_else_on_this_machine() {
+    use std::io::Read;
+
+    let home = Home::new();
+    let service = home.serve(&[]);
+    let operator = std::fs::read_to_string(home.data().join("operator.cap")).unwrap();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let other = format!("http://{}", listener.local_addr().unwrap());
+    let heard = std::thread::spawn(move || {
+        let mut heard = Vec::new();
+        // Whether anybody listens, and then the call itself.
+        for _ in 0..2 {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut head = [0; 4096];
+            let len = stream.read(&mut head).unwrap();
+            heard.extend_from_slice(&head[..len]);
+            let answer = "HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n";
+            let _ = stream.write_all(answer.as_bytes());
+        }
+        String::from_utf8(heard).unwrap()
+    });
+    let ran = home.run(&["stats", &format!("{other}/jobs")]);
+    assert_eq!(ran.code, Some(4), "{ran:?}");
+    let message = format!("that of the operator is for {} alone", service.url);
+    assert!(ran.stderr.contains(&message), "{ran:?}");
+    let heard = heard.join().unwrap();
+    assert!(heard.contains("GET /v1/abilities"), "{heard}");
+    assert!(!heard.contains(operator.trim()) && !heard.contains("authorization"), "{heard}");
+    assert_eq!(home.run(&["stats", &format!("{}/jobs", service.url)]).code, Some(0));
+}

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
@@ -25,13 +26,21 @@ type Entry = (Arc<Verified>, Instant);
 pub(super) struct Cache {
     by_hash: RwLock<HashMap<[u8; 32], Entry>>,
     refusals: Mutex<Option<(Instant, u32)>>,
+    /// How often everything was forgotten.
+    epoch: AtomicU64,
 }
 
 impl Cache {
-    pub(super) fn get(&self, text: &str, now: Instant, ttl: Duration) -> Option<Arc<Verified>> {
+    /// What was verified of this, and when.
+    pub(super) fn get(&self, text: &str, now: Instant, ttl: Duration) -> Option<Entry> {
         let by_hash = self.by_hash.read();
-        let (verified, since) = by_hash.get(&hash(text))?;
-        (now.saturating_duration_since(*since) < ttl).then(|| Arc::clone(verified))
+        let entry = by_hash.get(&hash(text))?;
+        (now.saturating_duration_since(entry.1) < ttl).then(|| entry.clone())
+    }
+
+    /// Changes whenever everything is forgotten.
+    pub(super) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
     }
 
     pub(super) fn put(&self, text: &str, verified: &Arc<Verified>, now: Instant, ttl: Duration) {
@@ -46,7 +55,9 @@ impl Cache {
     }
 
     pub(super) fn clear(&self) {
-        self.by_hash.write().clear();
+        let mut by_hash = self.by_hash.write();
+        by_hash.clear();
+        self.epoch.fetch_add(1, Ordering::AcqRel);
     }
 
     pub(super) fn len(&self) -> usize {

@@ -2,13 +2,14 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::Duration;
 
 use mailbox::{Name, Retry, Timestamp};
 use mailbox_wire::capability::{Op, Refused, Use};
 
 use super::Verified;
-use super::bucket::Held;
+use super::meters::{Held, Left};
+use crate::admission::Purpose;
 use crate::failure::{Answer, Failure};
 
 /// Whoever makes a call.
@@ -27,6 +28,23 @@ impl Caller {
     pub(crate) fn may(&self, op: Op, mailbox: Option<&Name>, bytes: u64) -> Answer<()> {
         let now_ms = Timestamp::now().as_unix_millis();
         Ok(self.verified.grant.check(&self.wanted(op, mailbox, bytes, now_ms))?)
+    }
+
+    /// Whether it may come at all: from here and now, and as often as it does. Before anything else
+    /// is looked at. One that has expired may still settle what it has, and settling is what gets a
+    /// consumer out of having received too much: it is not held for that.
+    pub(crate) fn may_come(&self, purpose: Purpose) -> Answer<()> {
+        let (grant, meters) = (&self.verified.grant, &self.verified.meters);
+        let op = grant.ops().iter().next().ok_or(Refused::Op)?;
+        let wanted = self.wanted(op, None, 0, Timestamp::now().as_unix_millis());
+        let (allowed, counted) = match purpose {
+            Purpose::Settling => (grant.check_but_expiry(&wanted), meters.check_settling()),
+            Purpose::Sending | Purpose::Other => (grant.check(&wanted), meters.check()),
+        };
+        match allowed {
+            Ok(()) | Err(Refused::Topic) => counted.map_err(held),
+            Err(refused) => Err(refused.into()),
+        }
     }
 
     /// Whether it may do this to some mailbox: for calls that then show only what it may see.
@@ -80,14 +98,52 @@ impl Caller {
 
     /// Counts what it does against its rate and quota.
     pub(crate) fn charge(&self, ops: usize, bytes: u64) -> Answer<()> {
-        match self.verified.meters.charge(ops as u64, bytes, Instant::now()) {
-            Ok(()) => Ok(()),
-            Err(Held::Spent) => Err(Refused::Quota.into()),
-            Err(Held::For(time)) => {
-                let mut failure = Failure::from(Refused::Rate);
-                failure.error = failure.error.with_retry(Retry::After(time));
-                Err(failure)
-            }
+        self.verified.meters.charge(ops as u64, bytes).map_err(held)
+    }
+
+    /// Counts what it has done already.
+    pub(crate) fn count(&self, ops: usize, bytes: u64) {
+        self.verified.meters.count(ops as u64, bytes);
+    }
+
+    /// How much more it may do at this moment; nothing if there is no bound.
+    pub(crate) fn left(&self) -> Option<Left> {
+        self.verified.meters.left()
+    }
+
+    /// Nothing was done for what was charged.
+    pub(crate) fn give_back(&self, ops: usize, bytes: u64) {
+        self.verified.meters.give_back(ops as u64, bytes);
+    }
+
+    /// So many of its settlements have failed.
+    pub(crate) fn missed(&self, count: usize) {
+        if count > 0 {
+            self.verified.meters.miss(count as u64);
+        }
+    }
+
+    /// What is left of its quota is too little for one message.
+    pub(crate) fn use_up(&self) {
+        self.verified.meters.use_up();
+    }
+
+    /// For how long it comes too often.
+    pub(crate) fn held_for(&self) -> Option<Duration> {
+        match self.verified.meters.check() {
+            Err(Held::For(time)) => Some(time),
+            Ok(()) | Err(Held::Spent) => None,
+        }
+    }
+}
+
+fn held(held: Held) -> Failure {
+    match held {
+        Held::Spent => Refused::Quota.into(),
+        Held::For(time) => {
+            let mut failure = Failure::from(Refused::Rate);
+            failure.error = failure.error.with_retry(Retry::After(time));
+            failure
         }
     }
 }

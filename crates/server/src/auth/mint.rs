@@ -5,7 +5,10 @@ use std::time::Duration;
 use mailbox::{Error, ErrorKind, Result, Timestamp};
 use mailbox_wire::capability::{Capability, Caveat, Networks, Ops, TokenId};
 
-use super::{Auth, OPERATOR_FILE, random};
+use zeroize::Zeroizing;
+
+use super::keys::Keys;
+use super::{Auth, OPERATOR_FILE, Vault, random};
 
 /// Letters of token ids.
 const ALPHABET: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
@@ -16,12 +19,7 @@ impl Auth {
     /// # Errors
     /// `InvalidParameter` if it would be too large, or allow nothing.
     pub fn mint(&self, caveats: &[Caveat]) -> Result<Capability> {
-        let token_id = new_token_id()?;
-        let keys = self.keys.read();
-        let (kid, key) = keys.current();
-        Capability::mint(key, kid, &token_id, caveats).map_err(|error| {
-            Error::new(ErrorKind::InvalidParameter, error.to_string()).with_field("caveats")
-        })
+        mint(&self.keys.read(), caveats)
     }
 
     /// Makes a capability that is good for so long.
@@ -55,13 +53,21 @@ impl Auth {
     pub(crate) fn rotate(&self, grace: Option<Duration>) -> Result<(String, Option<Timestamp>)> {
         let grace = grace.unwrap_or(self.config.read().grace);
         let until = (!grace.is_zero()).then(|| Timestamp::now().after(grace));
-        let kid = {
-            let mut keys = self.keys.write();
-            keys.rotate(&self.vault, until)?;
-            keys.current().0.to_string()
-        };
+        let changing = self.changing.lock();
+        let mut rotated = self.keys.read().rotated(until)?;
+        // The operator's first: whoever rotates must not lock itself out half-way.
+        let written =
+            write_operator(&self.vault, &rotated).and_then(|()| rotated.write(&self.vault));
+        if let Err(error) = written {
+            // What is on disk is what is good after a restart: so it must be now, for both.
+            self.refresh_held(&changing)?;
+            self.write_operator()?;
+            return Err(error);
+        }
+        let kid = rotated.current().0.to_string();
+        *self.keys.write() = rotated;
         self.cache.clear();
-        self.write_operator()?;
+        drop(changing);
         Ok((kid, until))
     }
 
@@ -70,14 +76,34 @@ impl Auth {
     /// # Errors
     /// None in practice.
     pub fn operator(&self) -> Result<Capability> {
-        self.mint(&[Caveat::Ops(Ops::all()), Caveat::Networks(Networks::loopback())])
+        operator(&self.keys.read())
     }
 
     pub(super) fn write_operator(&self) -> Result<()> {
-        let capability = self.operator()?;
-        let text = zeroize::Zeroizing::new(format!("{}\n", capability.encode()));
+        // Nobody waits for the disk with the keys.
+        let text = operator_text(&self.keys.read())?;
         self.vault.write(OPERATOR_FILE, &text)
     }
+}
+
+fn mint(keys: &Keys, caveats: &[Caveat]) -> Result<Capability> {
+    let token_id = new_token_id()?;
+    let (kid, key) = keys.current();
+    Capability::mint(key, kid, &token_id, caveats).map_err(|error| {
+        Error::new(ErrorKind::InvalidParameter, error.to_string()).with_field("caveats")
+    })
+}
+
+fn operator(keys: &Keys) -> Result<Capability> {
+    mint(keys, &[Caveat::Ops(Ops::all()), Caveat::Networks(Networks::loopback())])
+}
+
+fn write_operator(vault: &Vault, keys: &Keys) -> Result<()> {
+    vault.write(OPERATOR_FILE, &operator_text(keys)?)
+}
+
+fn operator_text(keys: &Keys) -> Result<Zeroizing<String>> {
+    Ok(Zeroizing::new(format!("{}\n", operator(keys)?.encode())))
 }
 
 fn new_token_id() -> Result<TokenId> {

@@ -20,47 +20,46 @@ pub(super) struct Revoked {
 
 impl Revoked {
     pub(super) fn open(vault: &Vault) -> Result<Self> {
-        let mut revoked = Self::default();
-        revoked.refresh(vault)?;
-        Ok(revoked)
+        Ok(Self::default().changed(vault)?.unwrap_or_default())
     }
 
     pub(super) fn contains(&self, token_id: &TokenId) -> bool {
         self.ids.contains(token_id)
     }
 
-    pub(super) fn add(&mut self, vault: &Vault, token_id: &TokenId) -> Result<()> {
-        if self.ids.contains(token_id) {
-            return Ok(());
-        }
+    /// Writes down that one is taken back; says so only when it is on disk. Whoever verifies does
+    /// not wait for that: it becomes known by [`Self::insert`].
+    pub(super) fn write(&self, vault: &Vault, token_id: &TokenId) -> Result<()> {
         if self.ids.len() >= MOST {
             let message = format!(
-                "{MOST} capabilities are revoked, the most that are remembered: \
-                 `mailbox cap rotate` makes all of them worthless"
+                "{MOST} capabilities are revoked, the most that are remembered: `mailbox cap \
+                 rotate --grace 0` makes all of them worthless, and then the file {FILE} in the \
+                 data directory can be removed while the service is stopped"
             );
             return Err(Error::new(ErrorKind::Saturated, message));
         }
-        vault.append(FILE, &format!("{token_id} {}\n", Timestamp::now()))?;
-        self.ids.insert(token_id.clone());
-        Ok(())
+        vault.append(FILE, &format!("{token_id} {}\n", Timestamp::now()))
     }
 
-    /// Reads the file if another process has changed it. True if something is new.
-    pub(super) fn refresh(&mut self, vault: &Vault) -> Result<bool> {
+    pub(super) fn insert(&mut self, token_id: &TokenId) {
+        self.ids.insert(token_id.clone());
+    }
+
+    /// Reads the file if another process has changed it: what is known then, if it was.
+    pub(super) fn changed(&self, vault: &Vault) -> Result<Option<Self>> {
         let looks = vault.looks(FILE)?;
         if looks == self.looks {
-            return Ok(false);
+            return Ok(None);
         }
-        let before = self.ids.len();
+        let mut ids = self.ids.clone();
         if let Some(text) = vault.read(FILE)? {
             for line in text.lines() {
                 // A power cut may have torn the last line: the call was not answered then.
                 if let Some(Ok(id)) = line.split(' ').next().map(str::parse) {
-                    self.ids.insert(id);
+                    ids.insert(id);
                 }
             }
         }
-        self.looks = looks;
-        Ok(self.ids.len() != before)
+        Ok(Some(Self { ids, looks }))
     }
 }

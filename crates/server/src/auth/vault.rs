@@ -61,8 +61,9 @@ impl Vault {
         self.0.as_deref()
     }
 
-    pub(super) fn has_operator(&self) -> bool {
-        self.0.as_ref().is_none_or(|path| path.join(OPERATOR_FILE).exists())
+    /// What is in the file with the operator's capability; nothing if it is not there.
+    pub(super) fn operator(&self) -> Result<Option<Zeroizing<String>>> {
+        self.read(OPERATOR_FILE)
     }
 
     /// How a file looks now; nothing if it is not there.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mailbox::{Error, ErrorKind, Timestamp};
-use mailbox_wire::capability::{Caveat, Grant, Networks, Op, Refused, TokenId};
+use mailbox_wire::capability::{Caveat, Grant, Networks, Op, Ops, Refused, TokenId};
 use mailbox_wire::json::Minted;
 
 use crate::auth::Caller;
@@ -92,6 +92,19 @@ impl Service {
     }
 }
 
+impl Service {
+    /// The operator's capability after a rotation, for the operator itself, where no file has it.
+    pub(crate) fn new_operator(&self, caller: &Caller) -> Answer<Option<String>> {
+        let grant = &caller.verified.grant;
+        // Whoever may do less must not get more by this.
+        let is_operator = grant.ops() == Ops::all() && limits(grant).is_empty();
+        if !is_operator || self.auth.is_kept() {
+            return Ok(None);
+        }
+        Ok(Some(self.auth.operator()?.encode()))
+    }
+}
+
 /// When what is made expires: with what it is made with, if that is earlier.
 fn earliest(grant: &Grant, expires_at: Timestamp) -> Timestamp {
     let own = grant.expires_at().map(|at| Timestamp::from_unix_millis(at.unix_ms()));
@@ -129,5 +142,12 @@ async fn off_the_runtime<T: Send + 'static>(
     work: impl FnOnce() -> mailbox::Result<T> + Send + 'static,
 ) -> Answer<T> {
     let done = tokio::task::spawn_blocking(work).await;
-    Ok(done.map_err(|_| Error::new(ErrorKind::Internal, "work was cut short"))??)
+    let done = done.map_err(|_| Error::new(ErrorKind::Internal, "work was cut short"))?;
+    Ok(done.map_err(|error| {
+        // Where files are is nobody's business but the operator's.
+        tracing::error!(error = ?error, "keys and revocations cannot be written");
+        let message = "it cannot be written down: whether it holds is in doubt until it is tried \
+                       again; the log says why";
+        Error::new(error.kind(), message).with_retry(error.retry())
+    })?)
 }

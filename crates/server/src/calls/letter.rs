@@ -58,6 +58,12 @@ pub(crate) fn outgoing(message: BatchMessage, facts: &Facts) -> Result<Outgoing>
     })
 }
 
+/// How much there is of a message: what of it can be large.
+pub(crate) fn weight(letter: &Letter) -> u64 {
+    let attributes = letter.attributes.iter().map(|(key, value)| key.len() + value.len());
+    (letter.payload.len() + attributes.sum::<usize>()) as u64
+}
+
 /// A message on its way out, without what belongs to a delivery.
 pub(crate) fn envelope(
     mailbox: &Name,

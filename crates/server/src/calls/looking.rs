@@ -1,14 +1,18 @@
 //! Looking without changing anything.
 
-use mailbox::{MessageId, Name, Peek, Record, Stats};
+use mailbox::{Error, ErrorKind, MessageId, Name, Peek, Record, Stats};
 use mailbox_wire::capability::Op;
 
+use super::weight;
+use crate::admission::{Room, full};
 use crate::auth::Caller;
 use crate::failure::{Answer, Failure};
 use crate::service::Service;
 
 /// Mailboxes among which a message is looked for that is named without one.
 const SEARCHED: usize = 10_000;
+/// Most bytes of payloads and attributes that are shown at a time: as many as a client reads.
+const SHOWN: u64 = 32 * 1024 * 1024;
 /// Mailboxes that are read from the store at a time.
 const PAGE: usize = 256;
 
@@ -19,10 +23,32 @@ impl Service {
         caller: &Caller,
         mailbox: &Name,
         request: &Peek,
-    ) -> Answer<Vec<Record>> {
+    ) -> Answer<(Vec<Record>, Room)> {
         caller.may(Op::Admin, Some(mailbox), 0)?;
         caller.charge(1, 0)?;
-        Ok(self.store.peek(mailbox, request).await?)
+        let records = self.store.peek(mailbox, request).await?;
+        let room = self.room_for(caller, &records).map_err(|error| error.with_mailbox(mailbox))?;
+        Ok((records, room))
+    }
+
+    /// Room for messages that are shown. They are shown as they were asked for, or not at all: one
+    /// that is left out would look like one that is gone.
+    pub(crate) fn room_for(&self, caller: &Caller, records: &[Record]) -> Result<Room, Error> {
+        let bytes: u64 = records.iter().map(|it| weight(&it.letter)).sum();
+        let most = SHOWN.min(self.admission.outgoing.most_each());
+        if bytes > most {
+            let message = format!(
+                "{} messages have {bytes} bytes, more than the {most} that are shown at a time: \
+                 ask for fewer",
+                records.len()
+            );
+            return Err(Error::new(ErrorKind::TooLarge, message).with_field("limit"));
+        }
+        let mut room = Room::default();
+        if !room.grow(&self.admission.outgoing, &caller.verified.token_id, bytes) {
+            return Err(full("too many large answers are going out"));
+        }
+        Ok(room)
     }
 
     /// One message, in whatever state, and the mailbox it is in.
@@ -101,5 +127,5 @@ impl Service {
 
 fn gone() -> Failure {
     let message = "no such message: acknowledged, deleted, or never sent";
-    Failure::new(mailbox::ErrorKind::NotFound, message)
+    Failure::new(ErrorKind::NotFound, message)
 }

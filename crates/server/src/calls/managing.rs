@@ -47,13 +47,20 @@ impl Service {
     pub(crate) async fn purge(&self, caller: &Caller, mailbox: &Name) -> Answer<u64> {
         caller.may(Op::Admin, Some(mailbox), 0)?;
         caller.charge(1, 0)?;
-        Ok(self.store.purge(mailbox).await?)
+        // Before: what is received meanwhile is not among those that go.
+        let handles = self.handouts.all_of(mailbox);
+        let removed = self.store.purge(mailbox).await?;
+        self.handouts.forget_all(&handles);
+        Ok(removed)
     }
 
     /// Removes a mailbox with everything in it.
     pub(crate) async fn remove(&self, caller: &Caller, mailbox: &Name) -> Answer<bool> {
         caller.may(Op::Admin, Some(mailbox), 0)?;
         caller.charge(1, 0)?;
-        Ok(self.store.remove(mailbox).await?)
+        let handles = self.handouts.all_of(mailbox);
+        let removed = self.store.remove(mailbox).await?;
+        self.handouts.forget_all(&handles);
+        Ok(removed)
     }
 }

@@ -14,7 +14,7 @@ mod shard;
 mod stream;
 
 pub(crate) use handle::Handle;
-pub(crate) use letter::{Facts, envelope, outgoing};
+pub(crate) use letter::{Facts, envelope, outgoing, weight};
 pub(crate) use receive::HandOver;
 pub(crate) use settle::{Delivery, Item, Wish};
 pub(crate) use shard::shard;

@@ -31,7 +31,15 @@ impl Service {
         }
         caller.charge(batch.len(), bytes)?;
         let started = Instant::now();
+        let sizes: Vec<u64> = batch.iter().map(|(_, it)| it.payload.len() as u64).collect();
         let sent = self.send_each(batch).await;
+        self.note_sent(&sent);
+        for (sent, bytes) in sent.iter().zip(sizes) {
+            // What did nothing costs nothing of a quota.
+            if sent.is_err() {
+                caller.give_back(1, bytes);
+            }
+        }
         self.metrics.enqueue.observe(started.elapsed());
         Ok(sent)
     }

@@ -59,8 +59,13 @@ impl Service {
         items: Vec<Item>,
     ) -> Answer<Vec<Answer<()>>> {
         self.store.abilities().check_batch("items", items.len())?;
-        caller.charge(items.len(), 0)?;
         let started = Instant::now();
+        // Receiving was counted; only what settles nothing counts again.
+        if items.len() == 1 {
+            let settled = self.settle_one(caller, items, started).await;
+            caller.missed(usize::from(is_miss(&settled)));
+            return Ok(vec![settled]);
+        }
         let mut results: Vec<Option<Answer<()>>> = Vec::with_capacity(items.len());
         let mut by_mailbox: BTreeMap<Name, Vec<(usize, Found)>> = BTreeMap::new();
         for (at, item) in items.into_iter().enumerate() {
@@ -90,27 +95,40 @@ impl Service {
             }
         }
         self.metrics.ack.observe(started.elapsed());
-        let missing = || Failure::new(ErrorKind::Internal, "the store gave no answer");
-        Ok(results.into_iter().map(|result| result.unwrap_or_else(|| Err(missing()))).collect())
+        let each = results.into_iter().map(|result| result.unwrap_or_else(|| Err(missing())));
+        let results: Vec<Answer<()>> = each.collect();
+        caller.missed(results.iter().filter(|result| is_miss(result)).count());
+        Ok(results)
+    }
+
+    /// The same for a single one, which most are.
+    async fn settle_one(&self, caller: &Caller, items: Vec<Item>, started: Instant) -> Answer<()> {
+        let item = items.into_iter().next().ok_or_else(missing)?;
+        let found = self.find(caller, item)?;
+        let settled = self.store.settle(&found.mailbox, vec![found.settlement.clone()]).await;
+        let settled =
+            settled.and_then(|mut each| each.pop().unwrap_or_else(|| Err(missing().error)));
+        if settled.is_ok() {
+            self.note_settled(&found);
+        }
+        self.metrics.ack.observe(started.elapsed());
+        Ok(settled?)
     }
 
     fn find(&self, caller: &Caller, item: Item) -> Answer<Found> {
-        let text = match item.delivery {
-            Delivery::Handle(id, text) => {
-                let is_other = |it: &Handout| id.as_ref().is_some_and(|id| *id != it.id);
-                if self.handouts.with(&text, is_other) == Some(true) {
-                    let message = "receipt handle expired: it is of another message";
-                    return Err(Failure::new(ErrorKind::ReceiptHandleExpired, message));
-                }
-                text
-            }
+        let (id, text) = match item.delivery {
+            Delivery::Handle(id, text) => (id, text),
             Delivery::Last(id) => {
                 let (_, handle) = self.handouts.last_of(&id).ok_or_else(not_handed_out)?;
-                handle.to_string()
+                (None, handle.to_string())
             }
         };
+        let known = self.handouts.with(&text, |it| {
+            let is_other = id.as_ref().is_some_and(|id| *id != it.id);
+            if is_other { Err(of_another()) } else { Ok(Known::of(it)) }
+        });
+        let known = known.transpose()?;
         let handle = Handle::parse(&text).ok_or_else(expired)?;
-        let known = self.handouts.with(&text, Known::of);
         self.check_settle(caller, &item.wish, &handle.mailbox, known.as_ref())?;
         let attempt = known.map_or(1, |known| known.delivery_count);
         let Handle { mailbox, receipt_handle } = handle;
@@ -156,7 +174,7 @@ impl Service {
 
     /// Full jitter: somewhere between nothing and a bound that doubles with every attempt.
     fn backoff(&self, attempt: u32) -> Result<Duration> {
-        let config = self.config();
+        let config = self.settings();
         let doubled = config.backoff_base.saturating_mul(1 << attempt.min(20));
         let most = doubled.min(config.backoff_max).as_nanos();
         let random = getrandom::u64()
@@ -188,6 +206,22 @@ impl Known {
         let Handout { received_at, delivery_count, .. } = *it;
         Self { token_id, received_at, delivery_count }
     }
+}
+
+/// Whether a settlement failed because of who asked for it: not because the store is away.
+fn is_miss(settled: &Answer<()>) -> bool {
+    use ErrorKind::{Forbidden, InvalidParameter, ReceiptHandleExpired, Unauthorized};
+    let kinds = [ReceiptHandleExpired, InvalidParameter, Forbidden, Unauthorized];
+    settled.as_ref().is_err_and(|failure| kinds.contains(&failure.error.kind()))
+}
+
+fn missing() -> Failure {
+    Failure::new(ErrorKind::Internal, "the store gave no answer")
+}
+
+fn of_another() -> Failure {
+    let message = "receipt handle expired: it is of another message";
+    Failure::new(ErrorKind::ReceiptHandleExpired, message)
 }
 
 fn expired() -> Failure {

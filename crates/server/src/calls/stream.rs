@@ -1,17 +1,19 @@
 //! A receive that goes on until the client leaves. Invariant: no more is in flight on a stream than
-//! the client said it can take; when it leaves, what it has not settled is given back.
+//! the client said it can take; when it leaves, what it has not settled is given back. If it is the
+//! service that ends it, what the client has stays the client's until its deadline.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use mailbox::{Settlement, Verdict};
-use mailbox_wire::capability::Op;
+use mailbox::{ErrorKind, Settlement, Verdict};
+use mailbox_wire::capability::{Op, Refused};
 use mailbox_wire::json::Envelope;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use super::Handle;
 use super::receive::{Asked, HandOver};
+use crate::admission::WaitingPlace;
 use crate::auth::Caller;
 use crate::failure::Answer;
 use crate::handouts::StreamId;
@@ -33,6 +35,9 @@ pub(crate) struct Stream {
     allowance: Arc<Semaphore>,
     /// What went out, and may not be settled.
     out: Vec<String>,
+    /// The client has not left, and can settle what it has.
+    is_ended: bool,
+    _waiting: WaitingPlace,
 }
 
 /// What comes next on a stream.
@@ -42,19 +47,20 @@ pub(crate) enum Next {
     Messages(Vec<Envelope>, HandOver),
     /// Nothing for a while: a sign of life.
     Quiet,
-    /// The service stops, or the capability is not good any more.
-    End,
 }
 
 impl Stream {
     pub(crate) fn open(service: &Arc<Service>, caller: Caller, asked: Asked) -> Answer<Self> {
         service.check_open()?;
         caller.may(Op::Receive, Some(&asked.mailbox), 0)?;
+        let waiting = service.admission.waiting(&caller.verified.token_id)?;
         caller.charge(1, 0)?;
         Ok(Self {
             id: service.handouts.new_stream(),
             allowance: Arc::new(Semaphore::new(asked.max_messages as usize)),
             out: Vec::new(),
+            is_ended: false,
+            _waiting: waiting,
             service: Arc::clone(service),
             caller,
             asked,
@@ -63,26 +69,60 @@ impl Stream {
 
     /// What comes next.
     ///
+    /// # Errors
+    /// Why the stream is over: the service stops, the capability is not good any more or used up,
+    /// the store fails.
+    ///
     /// # Cancel safety
     /// Dropped, it holds nothing.
     pub(crate) async fn next(&mut self) -> Answer<Next> {
-        let heartbeat = Instant::now() + self.service.config().timeouts.heartbeat;
-        let places = self.places(heartbeat).await;
-        if self.is_over() {
-            return Ok(Next::End);
+        let heartbeat = Instant::now() + self.service.settings().timeouts.heartbeat;
+        loop {
+            let next = match self.some(heartbeat).await {
+                Ok(None) => {
+                    let is_due = Instant::now() >= heartbeat;
+                    self.check().map(|()| is_due.then_some(Next::Quiet))
+                }
+                other => other,
+            };
+            match next {
+                Ok(Some(next)) => return Ok(next),
+                Ok(None) => {}
+                Err(failure) => {
+                    // Whose capability was taken back, or its key, cannot settle anything.
+                    let is_gone = [Refused::Revoked, Refused::BadSignature]
+                        .iter()
+                        .any(|refused| failure.reason == Some(refused.as_str()));
+                    self.is_ended = !is_gone;
+                    return Err(failure);
+                }
+            }
         }
-        let Some(places) = places else { return Ok(Next::Quiet) };
-        let max_messages = u32::try_from(places.len()).unwrap_or(u32::MAX);
+    }
+
+    /// Messages, if some come soon.
+    async fn some(&mut self, until: Instant) -> Answer<Option<Next>> {
+        let Some(places) = self.places(until).await else { return Ok(None) };
+        self.check()?;
         // Not for long at a time: its capability may expire, or be taken back.
-        let wait = heartbeat.saturating_duration_since(Instant::now()).min(LOOK);
+        let wait = until.saturating_duration_since(Instant::now()).min(LOOK);
+        if let Some(time) = self.caller.held_for() {
+            tokio::time::sleep(time.min(wait)).await;
+            return Ok(None);
+        }
+        let max_messages = u32::try_from(places.len()).unwrap_or(u32::MAX);
         let asked = Asked { max_messages, wait, ..self.asked.clone() };
-        let taken = match self.service.take(&self.caller, &asked).await {
+        let taken = match self.service.take_counted(&self.caller, &asked, 0).await {
             Ok(taken) => taken,
-            Err(failure) if failure.reason.is_some() => return Ok(Next::End),
+            // Others have all there is of something: that passes.
+            Err(failure) if failure.error.kind() == ErrorKind::Saturated => {
+                tokio::time::sleep(wait).await;
+                return Ok(None);
+            }
             Err(failure) => return Err(failure),
         };
         if taken.deliveries.is_empty() {
-            return Ok(if self.is_over() { Next::End } else { Next::Quiet });
+            return Ok(None);
         }
         if self.out.len() > REMEMBERED {
             let service = &self.service;
@@ -92,15 +132,15 @@ impl Stream {
         let envelopes =
             self.service.envelopes(&self.caller, &asked, taken.deliveries, || places.next());
         self.out.extend(envelopes.iter().filter_map(|it| it.receipt_handle.clone()));
-        Ok(Next::Messages(envelopes, taken.hand_over))
+        Ok(Some(Next::Messages(envelopes, taken.hand_over)))
     }
 
-    /// The service stops, or the capability was taken back or has expired.
-    fn is_over(&self) -> bool {
+    /// Whether it may go on: the service may be stopping, the capability taken back or expired.
+    fn check(&self) -> Answer<()> {
         let Self { service, caller, asked, .. } = self;
-        service.draining.is_cancelled()
-            || service.auth.check_still(&caller.verified).is_err()
-            || caller.may(Op::Receive, Some(&asked.mailbox), 0).is_err()
+        service.check_open()?;
+        service.auth.check_still(&caller.verified)?;
+        caller.may(Op::Receive, Some(&asked.mailbox), 0)
     }
 
     /// As many places as are free, at least one; none if there is none until then.
@@ -116,7 +156,7 @@ impl Stream {
             }
             // Deliveries whose deadline has passed are not the client's any more.
             self.service.handouts.count(std::time::Instant::now());
-            if Instant::now() >= until || self.is_over() {
+            if Instant::now() >= until || self.check().is_err() {
                 return None;
             }
         };
@@ -127,6 +167,9 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
+        if self.is_ended {
+            return;
+        }
         let out = std::mem::take(&mut self.out);
         let left = self.service.handouts.take_of(self.id, out);
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };

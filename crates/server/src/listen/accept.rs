@@ -14,7 +14,11 @@ use crate::protocols::http::{Handler, serve};
 
 /// What a client hears for whom there is no place.
 const NO_PLACE: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\n\
-    connection: close\r\ncontent-length: 0\r\n\r\n";
+    connection: close\r\ncontent-type: application/json\r\nx-corr-id: none\r\n\
+    content-length: 145\r\n\r\n\
+    {\"code\":\"E_UNAVAILABLE\",\"message\":\"too many connections are open\",\
+    \"corr_id\":\"none\",\"kind\":\"connection\",\"retry_after_ms\":1000,\
+    \"reason\":\"no_place\"}";
 /// How long to wait when no connection can be taken in, for want of descriptors for example.
 const BREATH: Duration = Duration::from_millis(50);
 

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use crate::auth::Memo;
 use crate::calls::HandOver;
 
 /// The other end of a connection.
@@ -19,6 +20,8 @@ pub(crate) struct Peer {
     /// Since when, in milliseconds after the start.
     since: AtomicU64,
     on_its_way: Mutex<Vec<HandOver>>,
+    /// The capability that came last.
+    pub(crate) memo: Memo,
 }
 
 /// What a connection is doing.
@@ -26,7 +29,7 @@ pub(crate) struct Peer {
 pub(crate) enum Doing {
     /// Nothing: it is between requests.
     Idle = 0,
-    /// The head of a request is coming.
+    /// The head of a request is coming, or the first one is waited for.
     Head = 1,
     /// A request is worked on.
     Work = 2,
@@ -39,9 +42,11 @@ impl Peer {
         Self {
             ip,
             start: Instant::now(),
-            doing: AtomicU8::new(Doing::Idle as u8),
+            // Whoever connects has something to say.
+            doing: AtomicU8::new(Doing::Head as u8),
             since: AtomicU64::new(0),
             on_its_way: Mutex::default(),
+            memo: Memo::default(),
         }
     }
 

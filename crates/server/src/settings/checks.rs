@@ -10,6 +10,9 @@ pub(super) fn check(settings: &Settings) -> Result<()> {
     profile(settings)?;
     order(settings, Key::VisibilityMin, Key::VisibilityDefault)?;
     order(settings, Key::BackoffBase, Key::BackoffMax)?;
+    // A stream is a connection that is idle between signs of life.
+    order(settings, Key::Heartbeat, Key::IdleTimeout)?;
+    order(settings, Key::MaxBody, Key::MaxBodies)?;
     retention(settings)?;
     tls(settings)?;
     for address in settings.listen() {
@@ -58,7 +61,7 @@ fn profile(settings: &Settings) -> Result<()> {
 }
 
 fn order(settings: &Settings, small: Key, large: Key) -> Result<()> {
-    if settings.time(small) <= settings.time(large) {
+    if settings.get(small).number() <= settings.get(large).number() {
         return Ok(());
     }
     let (small_name, large_name) = (small.setting().name, large.setting().name);

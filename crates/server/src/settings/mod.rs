@@ -170,10 +170,12 @@ impl Settings {
             visibility_default: self.time(Key::VisibilityDefault),
             wait_max: Some(self.time(Key::MaxWait)).filter(|most| !most.is_zero()),
             visibility_min: self.time(Key::VisibilityMin),
+            max_messages: u32::try_from(self.count(Key::MaxMessages)).unwrap_or(u32::MAX),
             max_bytes: self.count(Key::MaxBytes),
             backoff_base: self.time(Key::BackoffBase),
             backoff_max: self.time(Key::BackoffMax),
             global_inflight: most(Key::GlobalInflight),
+            inflight_per_capability: most(Key::MaxInflightPerCap),
             allow_unbounded_retention: self.is_on(Key::AllowUnboundedRetention),
             capabilities: CapabilityConfig {
                 cache_ttl: self.time(Key::CapCacheTtl),
@@ -188,6 +190,8 @@ impl Settings {
                 waiting: most(Key::MaxWaiting),
                 waiting_per_capability: most(Key::MaxWaitingPerCap),
                 body: most(Key::MaxBody),
+                bodies: most(Key::MaxBodies),
+                answers: most(Key::MaxAnswers),
             },
             timeouts: Timeouts {
                 read: self.time(Key::ReadTimeout),

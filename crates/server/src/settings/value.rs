@@ -40,6 +40,17 @@ pub(super) enum Value {
     Time(Duration),
 }
 
+impl Value {
+    /// How much it is: a count, bytes or nanoseconds; nothing if it is no number.
+    pub(super) fn number(&self) -> u128 {
+        match self {
+            Self::Count(number) | Self::Size(number) => u128::from(*number),
+            Self::Time(time) => time.as_nanos(),
+            Self::Text(_) | Self::Switch(_) => 0,
+        }
+    }
+}
+
 impl Kind {
     /// Reads a value.
     pub(super) fn read(self, text: &str) -> Result<Value, String> {

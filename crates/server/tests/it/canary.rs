@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use mailbox::backends::journal::JournalConfig;
 use mailbox::{Backend, Name, Outgoing, ReceiveOptions};
 use mailbox_wire::json::{
     AckRequest, BatchMessage, Envelope, ExtendRequest, MintRequest, Minted, NackRequest, Received,
@@ -14,7 +15,7 @@ use mailbox_wire::json::{
 use parking_lot::Mutex;
 use tracing_subscriber::fmt::MakeWriter;
 
-use crate::rig::{Client, Dice, Rig, Served, head, payload, receive, send};
+use crate::rig::{Client, Dice, Rig, Served, head, journal, payload, receive, send};
 
 const PAYLOAD: &str = "canary-payload-3fb1c9d2";
 const ATTRIBUTE: &str = "canary-attribute-77aa01";
@@ -145,17 +146,19 @@ async fn errors(served: &Served, client: &mut Client, held: &Envelope) -> Vec<St
     answers
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn secrets_are_in_no_log_line_and_in_no_error() {
     let log = Log::default();
     let subscriber = tracing_subscriber::fmt()
         .with_max_level(tracing::Level::TRACE)
         .with_writer(log.clone())
         .finish();
-    let _logged = tracing::subscriber::set_default(subscriber);
+    // For every thread, those of the store among them.
+    tracing::subscriber::set_global_default(subscriber).expect("the only one in this process");
     let mut canaries = Canaries::new();
     let dir = tempfile::tempdir().unwrap();
-    let served = Rig::new().keeping(dir.path()).start().await;
+    let store = journal(&dir.path().join("journal"), JournalConfig::default()).await;
+    let served = Rig::on(store).keeping(dir.path()).start().await;
     canaries.add_capability(&served.operator);
     let mut client = served.client().await;
     let mint = MintRequest { ops: vec!["send".to_owned()], ..MintRequest::default() };

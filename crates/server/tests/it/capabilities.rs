@@ -175,6 +175,69 @@ async fn a_key_that_is_replaced_with_grace_is_good_until_that_is_over() {
 }
 
 #[tokio::test]
+async fn an_operator_without_a_directory_is_told_its_new_capability_and_nobody_else_is() {
+    let served = Rig::new().start().await;
+    // All operations but one; and all, but not for ever.
+    for caveats in [&["op = send,recv,ack,nack,admin", "ip = 127.0.0.0/8"][..], &["op = admin"]] {
+        let narrow = served.mint(caveats);
+        let rotated = rotate(&mut served.client_with(&narrow).await, 3600).await;
+        assert_eq!(rotated.operator_capability, None, "{caveats:?}");
+    }
+    let operator = served.auth.operator().unwrap().encode();
+    let rotated = rotate(&mut served.client_with(&operator).await, 0).await;
+    served.client_with(&operator).await.get("/v1/topics").await.refused(401, "bad_signature");
+    let new = rotated.operator_capability.expect("the operator is told");
+    assert_eq!(served.client_with(&new).await.get("/v1/topics").await.status, 200);
+    // Where a file has it, nobody is.
+    let dir = tempfile::tempdir().unwrap();
+    let served = Rig::new().keeping(dir.path()).start().await;
+    assert_eq!(rotate(&mut served.client().await, 0).await.operator_capability, None);
+}
+
+#[tokio::test]
+async fn a_second_key_leaves_the_first_ones_grace_as_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    let served = Rig::new().keeping(dir.path()).start().await;
+    let oldest = served.mint(&["op = send"]);
+    rotate(&mut served.client().await, 3600).await;
+    let old = served.mint(&["op = send"]);
+    rotate(&mut operator_of(&served, dir.path()).await, 3600).await;
+    let restarted = Rig::new().keeping(dir.path()).start().await;
+    for served in [&served, &restarted] {
+        for capability in [&oldest, &old] {
+            served.client_with(capability).await.send("jobs", "one").await;
+        }
+    }
+    // An older key is never good for longer than a newer one.
+    rotate(&mut operator_of(&served, dir.path()).await, 0).await;
+    for capability in [&oldest, &old] {
+        let reply = served.client_with(capability).await.try_send(&send("jobs", "x")).await;
+        reply.refused(401, "bad_signature");
+    }
+}
+
+#[tokio::test]
+async fn an_operator_whose_key_is_gone_gets_a_new_capability_at_the_next_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let before = {
+        let served = Rig::new().keeping(dir.path()).start().await;
+        let before = operator_file(dir.path());
+        rotate(&mut served.client().await, 0).await;
+        before
+    };
+    // As if the power had gone between the key and the capability.
+    std::fs::write(dir.path().join(OPERATOR_FILE), &before).unwrap();
+    let served = Rig::new().keeping(dir.path()).start().await;
+    let now = operator_file(dir.path());
+    assert_ne!(now, before);
+    assert_eq!(served.client_with(&now).await.get("/v1/topics").await.status, 200);
+    drop(served);
+    // And keeps it as long as it is good.
+    let _served = Rig::new().keeping(dir.path()).start().await;
+    assert_eq!(operator_file(dir.path()), now);
+}
+
+#[tokio::test]
 async fn what_was_received_before_the_end_of_a_capability_can_be_settled_after_it() {
     let served = Rig::new().start().await;
     let mut operator = served.client().await;

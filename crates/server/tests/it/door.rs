@@ -380,3 +380,40 @@ async fn a_capability_for_the_last_mailbox_sees_it_however_few_are_asked_for() {
     let seen: Topics = client.get("/v1/topics?limit=1").await.good();
     assert_eq!(seen.topics.len(), 1);
 }
+
+#[tokio::test]
+async fn figures_are_for_this_machine_not_for_pages_that_pretend_to_be() {
+    let served = Rig::new().start().await;
+    let ask = |host: &str, more: &str| {
+        format!("GET /metrics HTTP/1.1\r\nhost: {host}\r\n{more}connection: close\r\n\r\n")
+    };
+    for host in ["localhost", "localhost:7600", "127.0.0.1:7600", "[::1]:7600", "127.9.9.9"] {
+        let mut connection = served.connection().await;
+        connection.write(ask(host, "")).await.unwrap();
+        assert_eq!(connection.reply().await.unwrap().status, 200, "{host}");
+    }
+    let origin = "origin: http://localhost:7600\r\n";
+    for (host, more) in
+        [("mailbox.example:7600", ""), ("127.0.0.1.example", ""), ("localhost", origin)]
+    {
+        let mut connection = served.connection().await;
+        connection.write(ask(host, more)).await.unwrap();
+        connection.reply().await.unwrap().refused(401, "missing");
+        // With a capability it does not matter what the service is called.
+        let bearer = format!("authorization: Bearer {}\r\n{more}", served.operator);
+        let mut connection = served.connection().await;
+        connection.write(ask(host, &bearer)).await.unwrap();
+        assert_eq!(connection.reply().await.unwrap().status, 200, "{host}");
+    }
+}
+
+#[tokio::test]
+async fn who_asks_comes_before_what_is_asked() {
+    let served = Rig::new().start().await;
+    for path in ["/v1/topics?limit=x", "/v1/topics/%ff", "/v1/dlq/jobs?nonsense=1"] {
+        let reply = served.connection().await.call("GET", path, &[], b"").await;
+        reply.refused(401, "missing");
+        assert_eq!(reply.header("www-authenticate"), Some("Bearer"), "{path}");
+        served.client().await.get(path).await.bad(400, "E_SCHEMA");
+    }
+}

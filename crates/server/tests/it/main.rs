@@ -14,6 +14,7 @@ mod limits;
 mod observability;
 mod openapi;
 mod order;
+mod pressure;
 mod rig;
 mod schema;
 mod slow;

@@ -12,7 +12,8 @@ const TIMEOUT: Duration = Duration::from_secs(4);
 /// Between two bytes of a slow client.
 const PAUSE: Duration = Duration::from_secs(1);
 const SLOW_HEADS: usize = 2000;
-const SLOW_BODIES: usize = 500;
+/// More than the requests that are worked on at a time.
+const SLOW_BODIES: usize = 1000;
 const SLOW_READERS: usize = 500;
 /// How much slower a call may be beside a multiple of what it takes otherwise: three thousand
 /// connections are opened on the same two processors.
@@ -160,6 +161,7 @@ async fn a_slot_is_free_again_within_twice_the_timeout() {
         for _ in 0..3 {
             let mut connection = served.connection().await;
             let bytes = match kind {
+                // Silent from the start.
                 0 => String::new(),
                 1 => "POST /v1/send HTTP/1.1\r\nho".to_owned(),
                 2 => head("POST", "/v1/send", &headers),

@@ -76,12 +76,15 @@ impl Lines {
         }
     }
 
-    /// It ends, and nothing but signs of life comes before that.
-    async fn ends(&mut self) {
+    /// It says why it ends, and does; nothing but signs of life comes before that.
+    async fn ends(&mut self) -> Problem {
         let start = Instant::now();
         loop {
             match self.next().await {
-                Line::End => return,
+                Line::Problem(problem) => {
+                    assert!(matches!(self.next().await, Line::End), "it goes on");
+                    return problem;
+                }
                 Line::SignOfLife => assert!(start.elapsed() < PATIENCE, "it goes on"),
                 other => panic!("{other:?}"),
             }
@@ -203,7 +206,9 @@ async fn a_stream_ends_when_its_capability_is_revoked() {
         client.post("/v1/caps/revoke", &question).await.good::<Revoked>();
         // It may not get another one.
         client.send("jobs", "two").await;
-        tokio::time::timeout(PATIENCE, lines.ends()).await.expect("it ends");
+        let problem = tokio::time::timeout(PATIENCE, lines.ends()).await.expect("it ends");
+        assert_eq!(problem.reason.as_deref(), Some("revoked"));
+        // It could not settle what it has: others get that at once.
         until("nothing is held", async || client.stats("jobs").await.invisible == 0).await;
         client.raw("POST", "/v1/topics/jobs/purge", &[], b"").await;
     }
@@ -213,20 +218,101 @@ async fn a_stream_ends_when_its_capability_is_revoked() {
 async fn a_stream_ends_when_its_capability_expires() {
     let (served, mut client) = quick().await;
     for is_holding in [false, true] {
-        let mut all = caveats(&["op = recv"]);
+        let mut all = caveats(&["op = recv,ack"]);
         all.push(soon(Duration::from_millis(500)));
         let capability = served.auth.mint(&all).unwrap().encode();
         let mut lines = Lines::open(&served, &capability, 1).await;
         lines.quiet(1).await;
+        let mut held = None;
         if is_holding {
             client.send("jobs", "one").await;
-            lines.message().await;
+            held = Some(lines.message().await);
         }
         let start = Instant::now();
-        tokio::time::timeout(PATIENCE, lines.ends()).await.expect("it ends");
+        let problem = tokio::time::timeout(PATIENCE, lines.ends()).await.expect("it ends");
+        assert_eq!(problem.reason.as_deref(), Some("expired"));
         assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
-        until("nothing is held", async || client.stats("jobs").await.invisible == 0).await;
+        drop(lines);
+        // What it has is its own until the deadline: it got it in time, and can settle it.
+        if let Some(message) = held {
+            let mut holder = served.client_with(&capability).await;
+            assert_eq!(holder.ack_it(&message).await.status, 200);
+        }
+        let stats = client.stats("jobs").await;
+        assert_eq!((stats.ready, stats.invisible), (0, 0));
     }
+    assert_eq!(client.stats("jobs").await.totals.acknowledged, 1);
+}
+
+#[tokio::test]
+async fn a_stream_that_ends_with_the_service_leaves_its_client_what_it_has() {
+    use mailbox::Backend;
+
+    let store = mailbox::backends::memory::MemoryBackend::new();
+    let served = Rig::on(std::sync::Arc::clone(&store) as _).start().await;
+    let mut client = served.client().await;
+    client.send("jobs", "one").await;
+    let mut lines = Lines::open(&served, &served.operator, 2).await;
+    let held = lines.message().await;
+    served.stop.cancel();
+    let problem = tokio::time::timeout(PATIENCE, lines.ends()).await.expect("it ends");
+    assert_eq!(
+        (problem.code.as_str(), problem.reason.as_deref()),
+        ("E_UNAVAILABLE", Some("stopping"))
+    );
+    drop((lines, client, served));
+    // The next service on the same store takes the acknowledgement.
+    let again = Rig::on(std::sync::Arc::clone(&store) as _).start().await;
+    assert_eq!(again.client().await.ack_it(&held).await.status, 200);
+    let stats = store.stats(&mailbox::Name::parse("jobs").unwrap()).await.unwrap();
+    assert_eq!((stats.totals.delivered, stats.totals.acknowledged), (1, 1));
+}
+
+#[tokio::test]
+async fn signs_of_life_come_as_often_as_they_are_due_and_no_oftener() {
+    let every = Duration::from_millis(2500);
+    let served = Rig::new().with(|config| config.timeouts.heartbeat = every).start().await;
+    let mut lines = Lines::open(&served, &served.operator, 1).await;
+    let start = Instant::now();
+    lines.quiet(1).await;
+    assert!(start.elapsed() >= every - Duration::from_millis(100), "{:?}", start.elapsed());
+    assert!(start.elapsed() < every * 2, "{:?}", start.elapsed());
+}
+
+#[tokio::test]
+async fn a_stream_keeps_to_the_rate_of_its_capability() {
+    let (served, mut client) = quick().await;
+    let capability = served.mint(&["op = recv", "rate = 4/s"]);
+    for _ in 0..20 {
+        client.send("jobs", "one").await;
+    }
+    // The stream itself is one of the burst of eight.
+    let mut lines = Lines::open(&served, &capability, 4).await;
+    let start = Instant::now();
+    for _ in 0..13 {
+        let message = lines.message().await;
+        assert_eq!(client.ack_it(&message).await.status, 200);
+    }
+    // Six of them are over the burst, and come four a second.
+    assert!(start.elapsed() >= Duration::from_millis(1400), "{:?}", start.elapsed());
+}
+
+#[tokio::test]
+async fn streams_count_as_receives_that_wait_also_while_they_hold_all_they_can() {
+    let served = Rig::new()
+        .with(|config| {
+            config.limits.waiting = 1;
+            config.timeouts.heartbeat = HEARTBEAT;
+        })
+        .start()
+        .await;
+    let mut client = served.client().await;
+    client.send("jobs", "one").await;
+    let mut lines = Lines::open(&served, &served.operator, 1).await;
+    lines.message().await;
+    lines.quiet(1).await;
+    let reply = client.post("/v1/recv/stream", &receive("jobs", 1, 30_000)).await;
+    reply.bad(429, "E_SATURATED");
 }
 
 #[tokio::test]
@@ -244,22 +330,49 @@ async fn a_message_that_comes_after_the_end_of_a_capability_is_not_streamed() {
     })
     .await;
     client.send("jobs", "late").await;
-    lines.ends().await;
+    assert_eq!(lines.ends().await.reason.as_deref(), Some("expired"));
     until("it is there for others", async || client.stats("jobs").await.ready == 1).await;
 }
 
 #[tokio::test]
-async fn a_stream_that_cannot_go_on_says_why() {
-    let served = Rig::new().with(|config| config.global_inflight = 2).start().await;
+async fn a_stream_whose_quota_is_used_up_says_so() {
+    let (served, mut client) = quick().await;
+    client.send("jobs", "12345").await;
+    client.send("jobs", "12345").await;
+    let capability = served.mint(&["op = recv,ack", "quota_bytes = 8"]);
+    let mut lines = Lines::open(&served, &capability, 2).await;
+    let first = lines.message().await;
+    let problem = tokio::time::timeout(PATIENCE, lines.ends()).await.expect("it ends");
+    assert_eq!((problem.code.as_str(), problem.reason.as_deref()), ("E_CAP_SCOPE", Some("quota")));
+    // What it has it can settle; the other one is there for others.
+    let mut holder = served.client_with(&capability).await;
+    assert_eq!(holder.ack_it(&first).await.status, 200);
+    until("it is back", async || client.stats("jobs").await.ready == 1).await;
+    assert_eq!(client.receive_one("jobs", 30_000).await.attempt, 1);
+}
+
+#[tokio::test]
+async fn a_stream_waits_while_others_have_all_there_is() {
+    let served = Rig::new()
+        .with(|config| {
+            config.global_inflight = 2;
+            config.timeouts.heartbeat = HEARTBEAT;
+        })
+        .start()
+        .await;
     let mut client = served.client().await;
+    let mut held = Vec::new();
     for _ in 0..2 {
         client.send("other", "one").await;
-        client.receive_one("other", 30_000).await;
+        held.push(client.receive_one("other", 30_000).await);
     }
-    let mut lines = Lines::open(&served, &served.operator, 1).await;
-    let Line::Problem(problem) = lines.next().await else { panic!("no problem") };
-    assert_eq!(problem.code, "E_SATURATED");
-    assert!(matches!(lines.next().await, Line::End));
+    client.send("jobs", "one").await;
+    let mut lines = Lines::open(&served, &served.operator, 8).await;
+    lines.quiet(3).await;
+    assert_eq!(client.ack_it(&held[0]).await.status, 200);
+    lines.message().await;
+    // It asks for more than there is, and has nothing to receive: that is no reason to end it.
+    lines.quiet(3).await;
 }
 
 #[tokio::test]

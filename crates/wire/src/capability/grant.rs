@@ -25,6 +25,7 @@ pub struct Grant {
     tenants: Vec<Tenant>,
     rates: Vec<Rate>,
     expires: Option<Timestamp>,
+    last_expiry: Option<Timestamp>,
     not_before: Option<Timestamp>,
     max_bytes: Option<u64>,
     quotas: Quotas,
@@ -66,6 +67,7 @@ impl Grant {
             tenants: Vec::new(),
             rates: Vec::new(),
             expires: None,
+            last_expiry: None,
             not_before: None,
             max_bytes: None,
             quotas: Quotas::default(),
@@ -133,6 +135,12 @@ impl Grant {
         self.expires
     }
 
+    /// The latest of its expiries: that of what it was narrowed from.
+    #[must_use]
+    pub fn last_expiry(&self) -> Option<Timestamp> {
+        self.last_expiry
+    }
+
     /// When its time begins.
     #[must_use]
     pub fn begins_at(&self) -> Option<Timestamp> {
@@ -185,7 +193,10 @@ impl Grant {
         match caveat {
             Caveat::Ops(ops) => self.ops = self.ops.intersection(ops),
             Caveat::Topics(topics) => keep(&mut self.topics, topics),
-            Caveat::Expires(end) => lower(&mut self.expires, end),
+            Caveat::Expires(end) => {
+                lower(&mut self.expires, end);
+                self.last_expiry = self.last_expiry.max(Some(end));
+            }
             // Nothing is less than any moment, so the later one stays.
             Caveat::NotBefore(begin) => self.not_before = self.not_before.max(Some(begin)),
             Caveat::MaxBytes(most) => lower(&mut self.max_bytes, most),

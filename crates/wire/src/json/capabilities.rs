@@ -80,11 +80,16 @@ pub struct RotateRequest {
 }
 
 /// A new root key.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Rotated {
     /// The id of the new key.
     pub kid: String,
     /// Up to when the old key is good: RFC 3339.
     pub previous_until: Option<String>,
+    /// The operator's new capability, for the operator of a service that keeps nothing on disk.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operator_capability: Option<String>,
 }
+
+hide_secrets!(Rotated, kid, previous_until);

@@ -36,3 +36,22 @@ pub struct Received {
     /// In order.
     pub messages: Vec<Envelope>,
 }
+
+impl Received {
+    /// As JSON, the same as [`Serialize`] does; see [`Envelope::append_json`].
+    #[must_use]
+    pub fn into_json(self) -> Vec<u8> {
+        // Room for all of it at once: what is copied when it grows would not be wiped.
+        let room = self.messages.iter().map(Envelope::json_len).sum::<usize>();
+        let mut out = Vec::with_capacity(room + 16);
+        out.extend_from_slice(b"{\"messages\":[");
+        for (place, envelope) in self.messages.into_iter().enumerate() {
+            if place > 0 {
+                out.push(b',');
+            }
+            envelope.append_json(&mut out);
+        }
+        out.extend_from_slice(b"]}");
+        out
+    }
+}

@@ -24,7 +24,17 @@ pub(super) async fn bind(
     }
     if let Some(path) = settings.unix() {
         let bound = Listener::unix(path).await;
-        listeners.push(bound.map_err(|error| failed(&path.display().to_string(), error))?);
+        listeners.push(bound.map_err(|error| {
+            let path = path.display().to_string();
+            if error.kind() != io::ErrorKind::AddrInUse {
+                return failed(&path, error);
+            }
+            let message = format!(
+                "cannot listen on {path}: somebody listens there, or it is no socket; --unix takes \
+                 another path"
+            );
+            Error::new(ErrorKind::Connection, message).with_source(error)
+        })?);
     }
     Ok(listeners)
 }

@@ -115,9 +115,23 @@ fn say(
             "$MAILBOX_CAP".to_owned()
         }
     };
-    line("try", "mailbox send jobs hello");
+    line("try", &format!("{} send jobs hello", program()));
     line("try", &format!("curl -H \"Authorization: Bearer {bearer}\" {url}/v1/topics"));
     output::say(text.trim_end());
+}
+
+/// What to write to run this program: its name, if a shell finds it by that.
+fn program() -> String {
+    const NAME: &str = "mailbox";
+    let Ok(own) = std::env::current_exe() else { return NAME.to_owned() };
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&paths).map(|path| path.join(NAME)).find(|it| it.is_file());
+    let is_own = |found: PathBuf| found.canonicalize().is_ok_and(|it| it == own);
+    if found.is_some_and(is_own) {
+        return NAME.to_owned();
+    }
+    let here = std::env::current_dir().unwrap_or_default();
+    quoted(own.strip_prefix(here).unwrap_or(&own))
 }
 
 /// A path as a shell reads it.

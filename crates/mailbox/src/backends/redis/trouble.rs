@@ -55,7 +55,7 @@ impl Trouble {
             "LOADING" | "CLUSTERDOWN" | "TRYAGAIN" | "MASTERDOWN" | "READONLY" | "BUSY"
             | "NOREPLICAS" | "MISCONF" => Self::NotNow(said(ErrorKind::Connection)),
             "UNBLOCKED" => Self::InDoubt(said(ErrorKind::Connection)),
-            "OOM" => Self::Refused(said(ErrorKind::Saturated)),
+            "OOM" => Self::Refused(said(ErrorKind::Saturated).with_field("storage")),
             "NOAUTH" | "WRONGPASS" => Self::Refused(said(ErrorKind::Unauthorized)),
             "NOPERM" => Self::Refused(said(ErrorKind::Forbidden)),
             // What a user may not do within a script has no code of its own.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use http::{HeaderValue, Method, Request, Response, StatusCode};
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use mailbox_wire::json::Problem;
 use parking_lot::Mutex;
@@ -265,6 +265,10 @@ fn in_doubt(error: Error) -> Failed {
 async fn whole(body: Incoming) -> Result<Bytes, Failed> {
     let collected = Limited::new(body, ANSWER).collect().await;
     let body = collected.map_err(|error| {
+        if error.is::<LengthLimitError>() {
+            let message = format!("the answer is larger than {ANSWER} bytes: ask for fewer");
+            return in_doubt(Error::new(ErrorKind::TooLarge, message));
+        }
         let message = "the answer of the service breaks off";
         let error = std::io::Error::other(error.to_string());
         in_doubt(Error::new(ErrorKind::Connection, message).with_source(error))
@@ -285,8 +289,8 @@ fn answer<A: DeserializeOwned>(status: StatusCode, body: &[u8]) -> Result<A, Fai
         let message = format!("something that is no mailbox service answers {status}");
         in_doubt(Error::new(ErrorKind::of_http(status.as_u16()), message))
     })?;
-    // Whoever says that it is stopping has done nothing.
-    let is_void = problem.reason.as_deref() == Some("stopping");
+    // Whoever says that it is stopping, or has no place for the connection, has done nothing.
+    let is_void = matches!(problem.reason.as_deref(), Some("stopping" | "no_place"));
     Err(Failed { error: convert::error(problem), is_void })
 }
 

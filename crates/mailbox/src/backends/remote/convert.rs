@@ -75,7 +75,12 @@ pub(super) fn millis(time: Duration) -> u64 {
 }
 
 pub(super) fn error(problem: json::Problem) -> Error {
-    let kind = ErrorKind::from_name(&problem.kind).unwrap_or(ErrorKind::Internal);
+    let kind = match ErrorKind::from_name(&problem.kind) {
+        // It is the service's store that is closed; here everything is open.
+        Some(ErrorKind::Closed) => ErrorKind::Connection,
+        Some(kind) => kind,
+        None => ErrorKind::Internal,
+    };
     let mut error = Error::new(kind, problem.message).with_retry(match problem.retry_after_ms {
         None => Retry::Never,
         Some(0) => Retry::Now,

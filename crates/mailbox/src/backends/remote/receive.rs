@@ -46,9 +46,11 @@ impl Drop for Parcel {
         if deliveries.is_empty() || !self.is_held {
             return;
         }
+        // Without a runtime nothing can be sent: their deadline brings them back.
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let (inner, mailbox) = (Arc::clone(&self.inner), self.mailbox.clone());
         let leaving = Leaving::new(&inner);
-        tokio::spawn(async move {
+        runtime.spawn(async move {
             let _leaving = leaving;
             // The last one first, so that they are in line as they were.
             let back = deliveries.into_iter().rev().map(|delivery| Settlement {

@@ -24,7 +24,8 @@ use crate::options::ReceiveOptions;
 const SILENCE: Duration = Duration::from_secs(60);
 
 /// Messages as they come. Settle them through the backend while the stream is open: when it is
-/// dropped, what is not settled is nacked.
+/// dropped, what is not settled is nacked. If it is the service that ends it, what has come stays
+/// yours until its deadline.
 pub struct RemoteStream {
     inner: Arc<Inner>,
     mailbox: Name,
@@ -32,6 +33,14 @@ pub struct RemoteStream {
     _link: Link,
     body: Incoming,
     unread: BytesMut,
+}
+
+/// What a service says on a stream.
+enum Line {
+    Message(Box<Delivery>),
+    SignOfLife,
+    /// It ends: nothing is wrong.
+    Stopping,
 }
 
 impl RemoteBackend {
@@ -67,12 +76,12 @@ impl RemoteBackend {
 }
 
 impl RemoteStream {
-    /// The next message; none if the service has ended the stream, because it stops or the
-    /// capability is not good any more.
+    /// The next message; none if the service has ended the stream because it stops.
     ///
     /// # Errors
     /// `Connection` if the connection breaks, or nothing is heard for a minute; `Integrity` for a
-    /// message that is not what was sent; `Closed`.
+    /// message that is not what was sent, after which the stream goes on; `Unauthorized` or
+    /// `Forbidden` if the capability is not good any more, or used up; `Closed`.
     ///
     /// # Cancel safety
     /// Safe: what was read stays in the stream.
@@ -80,8 +89,9 @@ impl RemoteStream {
         loop {
             if let Some(line) = self.line() {
                 match self.read(&line).await.map_err(|error| error.with_mailbox(&self.mailbox))? {
-                    Some(delivery) => return Ok(Some(delivery)),
-                    None => continue,
+                    Line::Message(delivery) => return Ok(Some(*delivery)),
+                    Line::SignOfLife => continue,
+                    Line::Stopping => return Ok(None),
                 }
             }
             let closed = self.inner.closed.clone();
@@ -110,14 +120,14 @@ impl RemoteStream {
         Some(line)
     }
 
-    /// What a line says; nothing, if it is a sign of life.
-    async fn read(&self, line: &[u8]) -> Result<Option<Delivery>> {
+    /// What a line says.
+    async fn read(&self, line: &[u8]) -> Result<Line> {
         if line.is_empty() {
-            return Ok(None);
+            return Ok(Line::SignOfLife);
         }
         if let Ok(envelope) = serde_json::from_slice::<Envelope>(line) {
             return match convert::delivery(envelope) {
-                Ok(delivery) => Ok(Some(delivery)),
+                Ok(delivery) => Ok(Line::Message(Box::new(delivery))),
                 Err((handle, error)) => {
                     self.inner.bury(&self.mailbox, handle, &error).await;
                     Err(error)
@@ -127,7 +137,10 @@ impl RemoteStream {
         let problem = serde_json::from_slice::<Problem>(line).map_err(|_| {
             Error::new(ErrorKind::Internal, "the service says something that makes no sense")
         })?;
-        Err(convert::error(problem))
+        match problem.reason.as_deref() {
+            Some("stopping") => Ok(Line::Stopping),
+            _ => Err(convert::error(problem)),
+        }
     }
 
     fn broken(&self, message: &str) -> Error {

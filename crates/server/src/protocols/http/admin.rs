@@ -10,13 +10,16 @@ use mailbox_wire::json::{
     Abilities, DeadRequest, Deleted, LookUpRequest, Ok as Done, PolicyChange, Purged, Record,
     Records, Removed, Reprocessed, Topic, TopicEntry, Topics,
 };
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use utoipa::IntoParams;
 
 use super::convert;
-use super::exchange::{ask, call};
+use super::exchange::{Exchange, ask, call, call_for_response, for_response};
+use super::hand_over;
 use super::path::{Asked, Segment};
 use super::problems::Problems;
+use crate::admission::Room;
+use crate::calls::HandOver;
 use crate::failure::{Answer, Failure};
 use crate::service::Service;
 
@@ -76,6 +79,7 @@ pub(crate) async fn list(
     request: Request,
 ) -> Response {
     ask(service, request, |exchange| async move {
+        let query = query?;
         let after = query.after.as_deref().map(Name::parse).transpose()?;
         let limit = query.limit.unwrap_or(100);
         if !(1..=1000).contains(&limit) {
@@ -104,12 +108,12 @@ pub(crate) async fn topic(
     request: Request,
 ) -> Response {
     ask(service, request, |exchange| async move {
-        let mailbox = Name::parse(&topic)?;
+        let mailbox = Name::parse(&topic?)?;
         let (service, caller) = (&exchange.service, &exchange.caller);
         let stats = service.stats(caller, &mailbox).await?;
         let policy = service.policy(caller, &mailbox).await?;
         let (stats, policy) = (convert::stats(&stats), convert::policy(&policy));
-        Ok(Topic { topic, stats, policy })
+        Ok(Topic { topic: mailbox.to_string(), stats, policy })
     })
     .await
 }
@@ -123,7 +127,7 @@ pub(crate) async fn configure(
     request: Request,
 ) -> Response {
     call(service, request, |exchange, change: PolicyChange| async move {
-        let mailbox = Name::parse(&topic)?;
+        let mailbox = Name::parse(&topic?)?;
         let (service, caller) = (&exchange.service, &exchange.caller);
         let policy = service.policy(caller, &mailbox).await?;
         service.configure(caller, &mailbox, convert::changed(policy, change)?).await?;
@@ -141,7 +145,7 @@ pub(crate) async fn remove(
     request: Request,
 ) -> Response {
     ask(service, request, |exchange| async move {
-        let mailbox = Name::parse(&topic)?;
+        let mailbox = Name::parse(&topic?)?;
         let removed = exchange.service.remove(&exchange.caller, &mailbox).await?;
         Ok(Removed { removed })
     })
@@ -157,7 +161,7 @@ pub(crate) async fn purge(
     request: Request,
 ) -> Response {
     ask(service, request, |exchange| async move {
-        let mailbox = Name::parse(&topic)?;
+        let mailbox = Name::parse(&topic?)?;
         Ok(Purged { removed: exchange.service.purge(&exchange.caller, &mailbox).await? })
     })
     .await
@@ -173,8 +177,11 @@ pub(crate) async fn peek(
     Asked(query): Asked<PeekQuery>,
     request: Request,
 ) -> Response {
-    let peek = Peek::Live { limit: query.limit.unwrap_or(10) };
-    ask(service, request, |exchange| async move { show(&exchange, &topic, &peek).await }).await
+    for_response(service, request, async |exchange| {
+        let peek = Peek::Live { limit: query?.limit.unwrap_or(10) };
+        show(&exchange, &topic?, &peek).await
+    })
+    .await
 }
 
 /// Shows messages by their ids, in whatever state; those that are gone are left out.
@@ -186,18 +193,27 @@ pub(crate) async fn look_up(
     Segment(topic): Segment,
     request: Request,
 ) -> Response {
-    call(service, request, |exchange, question: LookUpRequest| async move {
-        show(&exchange, &topic, &convert::these(&question)).await
+    call_for_response(service, request, async |exchange, question: LookUpRequest| {
+        show(&exchange, &topic?, &convert::these(&question)).await
     })
     .await
 }
 
-async fn show(exchange: &super::exchange::Exchange, topic: &str, peek: &Peek) -> Answer<Records> {
+async fn show(exchange: &Exchange, topic: &str, peek: &Peek) -> Answer<Response> {
     let mailbox = Name::parse(topic)?;
-    let shards = exchange.service.config().shards;
-    let found = exchange.service.peek(&exchange.caller, &mailbox, peek).await?;
+    let service = &exchange.service;
+    let shards = service.config().shards;
+    let (found, room) = service.peek(&exchange.caller, &mailbox, peek).await?;
     let record = |it| convert::record(&mailbox, it, shards);
-    Ok(Records { messages: found.into_iter().map(record).collect() })
+    let records = Records { messages: found.into_iter().map(record).collect() };
+    Ok(answer_with(exchange, mailbox.clone(), &records, room))
+}
+
+/// An answer that has payloads in it.
+fn answer_with(exchange: &Exchange, mailbox: Name, shown: &impl Serialize, room: Room) -> Response {
+    let hand_over = HandOver::of_nothing(&exchange.service, mailbox, room);
+    let json = serde_json::to_vec(shown).expect("text, numbers and maps can be written");
+    hand_over::response(json, hand_over, &exchange.peer)
 }
 
 /// Shows one message, in whatever state.
@@ -210,9 +226,9 @@ pub(crate) async fn message(
     Asked(query): Asked<MessageQuery>,
     request: Request,
 ) -> Response {
-    ask(service, request, |exchange| async move {
-        let mailbox = query.topic.as_deref().map(Name::parse).transpose()?;
-        let id = MessageId::from_text(&msg_id);
+    for_response(service, request, async |exchange| {
+        let mailbox = query?.topic.as_deref().map(Name::parse).transpose()?;
+        let id = MessageId::from_text(&msg_id?);
         let (service, caller) = (&exchange.service, &exchange.caller);
         let (mailbox, record) = service.find_message(caller, mailbox, &id).await?;
         if record.death.is_some_and(|death| death.reason == DeadReason::Integrity) {
@@ -220,7 +236,9 @@ pub(crate) async fn message(
             let error = Error::new(ErrorKind::Integrity, format!("a dead letter: {why}"));
             return Err(Failure::from(error.with_mailbox(&mailbox)));
         }
-        Ok(convert::record(&mailbox, record, service.config().shards))
+        let room = service.room_for(caller, std::slice::from_ref(&record))?;
+        let shown = convert::record(&mailbox, record, service.config().shards);
+        Ok(answer_with(&exchange, mailbox, &shown, room))
     })
     .await
 }
@@ -235,13 +253,14 @@ pub(crate) async fn dead(
     Asked(query): Asked<DeadQuery>,
     request: Request,
 ) -> Response {
-    let peek = Peek::Dead { after: query.after, limit: query.limit.unwrap_or(100) };
-    ask(service, request, |exchange| async move {
+    for_response(service, request, async |exchange| {
+        let query = query?;
+        let peek = Peek::Dead { after: query.after, limit: query.limit.unwrap_or(100) };
         // As the document has it.
         if let Some(after) = query.after.filter(|after| i64::try_from(*after).is_err()) {
             return Err(Error::invalid("after", after, format_args!("0..={}", i64::MAX)).into());
         }
-        show(&exchange, &topic, &peek).await
+        show(&exchange, &topic?, &peek).await
     })
     .await
 }
@@ -279,7 +298,7 @@ pub(crate) async fn abilities(State(service): Shared, request: Request) -> Respo
     ask(service, request, |exchange| async move {
         let service = &exchange.service;
         exchange.caller.may_anything()?;
-        Ok(convert::abilities(service.store.abilities(), service.config().limits.body))
+        Ok(convert::abilities(service.store.abilities(), &service.config()))
     })
     .await
 }

@@ -3,7 +3,7 @@
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderName, HeaderValue, StatusCode};
 use mailbox::{Error, ErrorKind, Retry};
 use mailbox_wire::json::Problem;
@@ -14,6 +14,10 @@ use crate::failure::Failure;
 pub(crate) const X_CORR_ID: HeaderName = HeaderName::from_static("x-corr-id");
 pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
+const BEARER: HeaderValue = HeaderValue::from_static("Bearer");
+/// What is said of a defect: what it is about is for the log, where the correlation id finds it.
+const DEFECT: &str = "something is wrong with the service; its log says what, under this corr_id";
+
 /// What kind of failure an answer tells of, for those who count them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Kind(pub(crate) ErrorKind);
@@ -23,7 +27,10 @@ pub(crate) fn problem(failure: &Failure, corr_id: &str) -> Problem {
     let error = &failure.error;
     Problem {
         code: error.kind().status().code.to_owned(),
-        message: error.message().to_owned(),
+        message: match error.kind() {
+            ErrorKind::Internal => DEFECT.to_owned(),
+            _ => error.message().to_owned(),
+        },
         corr_id: corr_id.to_owned(),
         kind: error.kind().as_str().to_owned(),
         retry_after_ms: match error.retry() {
@@ -60,6 +67,9 @@ pub(crate) fn failure(failure: &Failure, corr_id: &str) -> Response {
     }
     let json = serde_json::to_vec(&problem).unwrap_or_default();
     let mut response = with_body(status, json.into());
+    if status == StatusCode::UNAUTHORIZED {
+        response.headers_mut().insert(WWW_AUTHENTICATE, BEARER);
+    }
     response.extensions_mut().insert(Kind(failure.error.kind()));
     if let Some(millis) = problem.retry_after_ms
         && matches!(status.as_u16(), 429 | 503)

@@ -45,7 +45,9 @@ pub(crate) async fn rotate(State(service): Shared, request: Request) -> Response
     call_or_nothing(service, request, |exchange, question: RotateRequest| async move {
         let grace = question.grace_s.map(Duration::from_secs);
         let (kid, until) = exchange.service.rotate(&exchange.caller, grace).await?;
-        Ok(Rotated { kid, previous_until: until.map(|until| until.to_string()) })
+        let operator_capability = exchange.service.new_operator(&exchange.caller)?;
+        let previous_until = until.map(|until| until.to_string());
+        Ok(Rotated { kid, previous_until, operator_capability })
     })
     .await
 }

@@ -9,6 +9,7 @@ use mailbox::{
 use mailbox_wire::json;
 
 use crate::calls::envelope;
+use crate::config::Config;
 
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
@@ -181,7 +182,7 @@ pub(crate) fn these(request: &json::LookUpRequest) -> Peek {
     Peek::These(message_ids(&request.msg_ids))
 }
 
-pub(crate) fn abilities(it: &Abilities, max_body: usize) -> json::Abilities {
+pub(crate) fn abilities(it: &Abilities, config: &Config) -> json::Abilities {
     json::Abilities {
         backend: it.backend.to_owned(),
         durable: it.durable,
@@ -193,9 +194,9 @@ pub(crate) fn abilities(it: &Abilities, max_body: usize) -> json::Abilities {
         undo: it.undo,
         strict_deadlines: it.strict_deadlines,
         resolution_ms: millis(it.resolution),
-        max_messages: it.max_messages,
+        max_messages: it.max_messages.min(config.max_messages),
         max_payload: it.max_payload as u64,
         max_delay_ms: millis(it.max_delay),
-        max_body: max_body as u64,
+        max_body: config.limits.body as u64,
     }
 }

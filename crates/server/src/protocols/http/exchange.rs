@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::Request;
@@ -15,11 +16,11 @@ use mailbox_wire::capability::Refused;
 use mailbox_wire::object::Object;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::sync::OwnedSemaphorePermit;
 use uuid::Uuid;
 
 use super::answer::{self, X_CORR_ID};
 use super::body;
+use crate::admission::{Place, Purpose, Room};
 use crate::auth::Caller;
 use crate::calls::Facts;
 use crate::failure::{Answer, Failure};
@@ -39,7 +40,9 @@ pub(crate) struct Exchange {
     pub(crate) head: Parts,
     pub(crate) peer: Arc<Peer>,
     /// Its place among those that are worked on; one that waits gives it up.
-    pub(crate) place: OwnedSemaphorePermit,
+    pub(crate) place: Place,
+    /// What its body takes.
+    pub(crate) room: Room,
 }
 
 /// The id under which this call is found in the logs: the client's, or a new one.
@@ -52,7 +55,10 @@ impl CorrId {
         let given = given.filter(|text| (1..=CORR_ID_LEN).contains(&text.len()));
         match given {
             Some(text) => Self(text.into()),
-            None => Self(new_corr_id().to_string().into()),
+            None => {
+                let mut text = Uuid::encode_buffer();
+                Self((&*new_corr_id().hyphenated().encode_lower(&mut text)).into())
+            }
         }
     }
 }
@@ -98,7 +104,8 @@ where
     F: FnOnce(Exchange) -> Fut,
     Fut: Future<Output = Answer<A>>,
 {
-    respond(service, request, async |exchange, _| Ok(answer::success(&act(exchange).await?))).await
+    for_response(service, request, async |exchange| Ok(answer::success(&act(exchange).await?)))
+        .await
 }
 
 /// Answers a request without a body with whatever is made of it.
@@ -106,7 +113,7 @@ pub(crate) async fn for_response<F>(service: Arc<Service>, request: Request, act
 where
     F: AsyncFnOnce(Exchange) -> Answer<Response>,
 {
-    respond(service, request, async |exchange, _| act(exchange).await).await
+    respond(service, request, Reads::Nothing, async |exchange, _| act(exchange).await).await
 }
 
 /// Answers a request with a body.
@@ -135,8 +142,7 @@ where
     F: FnOnce(Exchange, Q) -> Fut,
     Fut: Future<Output = Answer<A>>,
 {
-    respond(service, request, async |exchange: Exchange, body| {
-        let bytes = read(&exchange, body).await?;
+    respond(service, request, Reads::Body, async |exchange: Exchange, bytes: Bytes| {
         let question = question(if bytes.is_empty() { b"{}" } else { &bytes })?;
         Ok(answer::success(&act(exchange, question).await?))
     })
@@ -153,18 +159,12 @@ where
     Q: DeserializeOwned,
     F: AsyncFnOnce(Exchange, Q) -> Answer<Response>,
 {
-    respond(service, request, async |exchange: Exchange, body| {
-        let bytes = read(&exchange, body).await?;
+    respond(service, request, Reads::Body, async |exchange: Exchange, bytes: Bytes| {
         let question = question(&bytes)?;
+        drop(bytes);
         act(exchange, question).await
     })
     .await
-}
-
-async fn read(exchange: &Exchange, body: Body) -> Answer<Bytes> {
-    let config = exchange.service.config();
-    let (most, patience) = (config.limits.body, config.timeouts.read);
-    Ok(body::read(&exchange.head, body, most, patience).await?)
 }
 
 fn question<Q: DeserializeOwned>(text: &[u8]) -> Answer<Q> {
@@ -172,20 +172,27 @@ fn question<Q: DeserializeOwned>(text: &[u8]) -> Answer<Q> {
     Ok(question)
 }
 
-async fn respond<F>(service: Arc<Service>, request: Request, act: F) -> Response
+/// What of a request is looked at beside its head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reads {
+    Nothing,
+    Body,
+}
+
+async fn respond<F>(service: Arc<Service>, request: Request, reads: Reads, act: F) -> Response
 where
-    F: AsyncFnOnce(Exchange, Body) -> Answer<Response>,
+    F: AsyncFnOnce(Exchange, Bytes) -> Answer<Response>,
 {
     let (head, body) = request.into_parts();
     let corr_id = head.extensions.get::<CorrId>().cloned();
     let corr_id = corr_id.unwrap_or_else(|| CorrId::of(&head.headers)).0;
-    let answered = match exchange(&service, head, &corr_id) {
-        Ok(exchange) => act(exchange, body).await,
+    let answered = match admit(service, head, body, &corr_id, reads).await {
+        Ok((exchange, bytes)) => act(exchange, bytes).await,
         Err(Refusal::Now(failure)) => Err(failure),
-        Err(Refusal::Busy(failure)) => {
+        Err(Refusal::Busy(failure, pause)) => {
             // Not at once: a client that does not wait by itself would keep the service busy with
             // refusals, and nothing else.
-            tokio::time::sleep(service.config().limits.refusal_pause).await;
+            tokio::time::sleep(pause).await;
             Err(failure)
         }
     };
@@ -196,8 +203,8 @@ where
 enum Refusal {
     /// Its capability, or the request itself, is not good.
     Now(Failure),
-    /// There is too much to do.
-    Busy(Failure),
+    /// There is too much to do; it is held for this long.
+    Busy(Failure, Duration),
 }
 
 impl From<Failure> for Refusal {
@@ -212,28 +219,76 @@ impl From<Refused> for Refusal {
     }
 }
 
-/// Finds out who asks, before anything else is looked at.
-fn exchange(service: &Arc<Service>, head: Parts, corr_id: &Arc<str>) -> Result<Exchange, Refusal> {
+/// Refuses what can be refused, the cheapest first: who asks and from where, how often, then the
+/// body, and last whether there is a place. One whose body comes slowly takes nobody's place.
+async fn admit(
+    service: Arc<Service>,
+    head: Parts,
+    body: Body,
+    corr_id: &Arc<str>,
+    reads: Reads,
+) -> Result<(Exchange, Bytes), Refusal> {
     let peer = head.extensions.get::<Arc<Peer>>().map(Arc::clone);
     let peer = peer.ok_or_else(|| Failure::new(ErrorKind::Internal, "a call from nowhere"))?;
+    // Before it is verified: whatever is taken back from here on makes it another one.
+    let epoch = service.auth.epoch();
+    let caller = caller(&service, &head, &peer, corr_id)?;
+    let purpose = purpose_of(head.uri.path());
+    caller.may_come(purpose)?;
+    let (bytes, room) = match reads {
+        Reads::Nothing => (Bytes::new(), Room::default()),
+        Reads::Body => {
+            let (most, patience) = {
+                let config = service.settings();
+                (config.limits.body, config.timeouts.read)
+            };
+            let (budget, token_id) = (&service.admission.incoming, &caller.verified.token_id);
+            let bounds = body::Bounds { most, patience, budget, token_id };
+            let read = body::read(&head, body, bounds).await.map_err(Failure::from)?;
+            // That may have taken a while.
+            service.auth.check_since(&caller.verified, epoch)?;
+            read
+        }
+    };
+    let place = service
+        .admission
+        .request(purpose)
+        .map_err(|error| Refusal::Busy(error.into(), service.settings().limits.refusal_pause))?;
+    Ok((Exchange { service, caller, head, peer, place, room }, bytes))
+}
+
+/// What a call is about.
+fn purpose_of(path: &str) -> Purpose {
+    let call = path.strip_prefix("/v1/").unwrap_or_default();
+    match call.split('/').next().unwrap_or_default() {
+        "send" => Purpose::Sending,
+        "ack" | "nack" | "extend" | "settle" => Purpose::Settling,
+        _ => Purpose::Other,
+    }
+}
+
+/// Finds out who asks, before anything else is looked at.
+fn caller(
+    service: &Service,
+    head: &Parts,
+    peer: &Peer,
+    corr_id: &Arc<str>,
+) -> Result<Caller, Refusal> {
     let mut given = head.headers.get_all(AUTHORIZATION).iter();
     let header = given.next().ok_or_else(Failure::no_capability)?;
     if given.next().is_some() {
         return Err(Refused::Malformed.into());
     }
-    let token = header.to_str().ok().and_then(|text| text.split_once(' '));
-    let token = token.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-    let (_, token) = token.ok_or(Refused::Malformed)?;
-    let verified = service.auth.verify(token.trim())?;
+    let verified = service.auth.verify_on(header.as_bytes(), &peer.memo, bearer)?;
     let tenant = head.headers.get("x-tenant").and_then(|value| value.to_str().ok());
-    let caller = Caller {
-        verified,
-        ip: peer.ip,
-        tenant: tenant.map(str::to_owned),
-        corr_id: Arc::clone(corr_id),
-    };
-    let place = service.admission.request().map_err(|error| Refusal::Busy(error.into()))?;
-    Ok(Exchange { service: Arc::clone(service), caller, head, peer, place })
+    let (tenant, corr_id) = (tenant.map(str::to_owned), Arc::clone(corr_id));
+    Ok(Caller { verified, ip: peer.ip, tenant, corr_id })
+}
+
+/// The capability in a header.
+fn bearer(header: &[u8]) -> Option<&str> {
+    let (scheme, token) = std::str::from_utf8(header).ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
 /// What is wrong with a document, without what is in it.

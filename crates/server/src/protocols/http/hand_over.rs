@@ -1,4 +1,5 @@
-//! The answer to a receive: a body that gives its messages back unless it reaches the socket.
+//! Answers with payloads in them: a body that gives deliveries back unless it reaches the socket,
+//! and the room it takes when it has.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -10,7 +11,6 @@ use axum::response::Response;
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http_body::{Frame, SizeHint};
-use mailbox_wire::json::Received;
 use mailbox_wire::payload::wiped;
 
 use super::answer;
@@ -49,9 +49,8 @@ impl http_body::Body for Parcel {
     }
 }
 
-/// The answer with what was received.
-pub(crate) fn response(received: &Received, hand_over: HandOver, peer: &Arc<Peer>) -> Response {
-    let json = serde_json::to_vec(received).expect("text, numbers and maps can be written");
+/// The answer with what was received, or with messages that are looked at.
+pub(crate) fn response(json: Vec<u8>, hand_over: HandOver, peer: &Arc<Peer>) -> Response {
     let (peer, hand_over) = (Arc::clone(peer), Some(hand_over));
     let json = Some(wiped(json));
     let mut response = Response::new(Body::new(Parcel { json, hand_over, peer }));

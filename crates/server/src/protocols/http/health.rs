@@ -1,11 +1,13 @@
 //! Whether the service is alive and ready, and what becomes of calls that do not exist.
 
+use std::net::IpAddr;
 use std::sync::{Arc, LazyLock};
 
 use axum::extract::{Request, State};
 use axum::response::Response;
 use bytes::Bytes;
-use http::header::CONTENT_TYPE;
+use http::header::{CONTENT_TYPE, HOST, ORIGIN};
+use http::uri::Authority;
 use http::{HeaderValue, StatusCode};
 use mailbox::{Error, ErrorKind};
 use mailbox_wire::capability::Op;
@@ -17,14 +19,18 @@ use super::exchange::{CorrId, Exchange, for_response};
 use super::problems::Problems;
 use crate::failure::Failure;
 use crate::listen::Peer;
-use crate::service::Service;
+use crate::service::{Readiness, Service};
 
 /// Whether the service can do its work.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Health {
-    /// It can.
+    /// It can do all of it.
     ok: bool,
-    /// Why not.
+    /// Messages can be received, settled and looked at.
+    reads: bool,
+    /// Messages can be sent: this ends before reads do.
+    writes: bool,
+    /// Why not all of it.
     reasons: Vec<String>,
 }
 
@@ -32,15 +38,15 @@ pub(crate) struct Health {
 #[utoipa::path(get, path = "/healthz", tag = "service", security(()),
     responses((status = 200, body = Health)))]
 pub(crate) async fn healthz() -> Response {
-    answer::success(&Health { ok: true, reasons: Vec::new() })
+    answer::success(&Health { ok: true, reads: true, writes: true, reasons: Vec::new() })
 }
 
 /// Whether it takes messages; if not, why.
 #[utoipa::path(get, path = "/readyz", tag = "service", security(()),
     responses((status = 200, body = Health), (status = 503, body = Health)))]
 pub(crate) async fn readyz(State(service): State<Arc<Service>>) -> Response {
-    let reasons = service.not_ready().await;
-    let health = Health { ok: reasons.is_empty(), reasons };
+    let Readiness { reads, writes, reasons } = service.readiness().await;
+    let health = Health { ok: reads && writes, reads, writes, reasons };
     let mut response = answer::success(&health);
     if !health.ok {
         *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
@@ -65,9 +71,7 @@ pub(crate) async fn openapi() -> Response {
     responses(
         (status = 200, body = String, content_type = "application/openmetrics-text"), Problems))]
 pub(crate) async fn metrics(State(service): State<Arc<Service>>, request: Request) -> Response {
-    let peer = request.extensions().get::<Arc<Peer>>();
-    let is_here = peer.is_some_and(|peer| peer.ip.is_none_or(|ip| ip.is_loopback()));
-    if is_here {
+    if is_here(&request) {
         return plain(service.metrics_text().await);
     }
     for_response(service, request, async |exchange: Exchange| {
@@ -75,6 +79,20 @@ pub(crate) async fn metrics(State(service): State<Arc<Service>>, request: Reques
         Ok(plain(exchange.service.metrics_text().await))
     })
     .await
+}
+
+/// Whether it is asked on this machine, by something that knows it: a page in a browser here could
+/// be from anywhere, but says so, or calls this machine by another name.
+fn is_here(request: &Request) -> bool {
+    let peer = request.extensions().get::<Arc<Peer>>();
+    let is_near = peer.is_some_and(|peer| peer.ip.is_none_or(|ip| ip.is_loopback()));
+    let host = request.headers().get(HOST).and_then(|value| value.to_str().ok());
+    let host = host.and_then(|text| text.parse::<Authority>().ok());
+    let is_named = host.is_some_and(|host| {
+        let host = host.host().trim_start_matches('[').trim_end_matches(']');
+        host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+    });
+    is_near && is_named && !request.headers().contains_key(ORIGIN)
 }
 
 fn plain(text: String) -> Response {

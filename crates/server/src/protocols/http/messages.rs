@@ -124,21 +124,22 @@ async fn send_all(
     responses((status = 200, body = Received), Problems))]
 pub(crate) async fn receive(State(service): Shared, request: Request) -> Response {
     call_for_response(service, request, async |exchange: Exchange, question: ReceiveRequest| {
-        let Exchange { service, caller, peer, place, .. } = exchange;
+        let Exchange { service, caller, peer, place, room, .. } = exchange;
+        // It may wait for long, and has no body any more.
+        drop(room);
         let ReceiveRequest { topic, visibility_ms, max_messages, max_bytes, wait_ms } = question;
         let mut asked = service.asked(&topic, visibility_ms, max_messages, max_bytes)?;
         asked.wait = service.patience(Duration::from_millis(wait_ms.unwrap_or(0)))?;
-        // Those who wait are counted otherwise.
-        let _place = Some(place).filter(|_| asked.wait.is_zero());
-        let taken = service.receive(&caller, &asked).await?;
+        let taken = service.receive(&caller, &asked, place).await?;
         let messages = service.envelopes(&caller, &asked, taken.deliveries, || None);
-        Ok(hand_over::response(&Received { messages }, taken.hand_over, &peer))
+        Ok(hand_over::response(Received { messages }.into_json(), taken.hand_over, &peer))
     })
     .await
 }
 
 /// Receives until the client leaves: one envelope a line, and empty lines as signs of life. No more
-/// than `max_messages` are in flight; what is not settled when the client leaves is given back.
+/// than `max_messages` are in flight; what is not settled when the client leaves is given back. If
+/// the service ends it, the last line is a problem, and what is in flight can still be settled.
 #[utoipa::path(post, path = "/v1/recv/stream", request_body = ReceiveRequest, tag = "messages",
     responses((status = 200, content_type = "application/x-ndjson", body = String), Problems))]
 pub(crate) async fn receive_stream(State(service): Shared, request: Request) -> Response {
@@ -157,7 +158,7 @@ pub(crate) async fn ack(
     request: Request,
 ) -> Response {
     call_or_nothing(service, request, |exchange, question: AckRequest| async move {
-        let delivery = Delivery::named(Some(&msg_id), question.receipt_handle)?;
+        let delivery = Delivery::named(Some(&msg_id?), question.receipt_handle)?;
         settle_one(&exchange, Item { delivery, wish: Wish::Acknowledge }).await
     })
     .await
@@ -174,7 +175,7 @@ pub(crate) async fn nack(
 ) -> Response {
     call_or_nothing(service, request, |exchange, question: NackRequest| async move {
         let NackRequest { receipt_handle, reason, delay_ms, dead } = question;
-        let delivery = Delivery::named(Some(&msg_id), receipt_handle)?;
+        let delivery = Delivery::named(Some(&msg_id?), receipt_handle)?;
         let wish = nack_wish(reason, delay_ms, dead, None)?;
         settle_one(&exchange, Item { delivery, wish }).await
     })
@@ -190,7 +191,7 @@ pub(crate) async fn extend(
     request: Request,
 ) -> Response {
     call(service, request, |exchange, question: ExtendRequest| async move {
-        let delivery = Delivery::named(Some(&msg_id), question.receipt_handle)?;
+        let delivery = Delivery::named(Some(&msg_id?), question.receipt_handle)?;
         let wish = Wish::Extend(Duration::from_millis(question.visibility_ms));
         settle_one(&exchange, Item { delivery, wish }).await
     })

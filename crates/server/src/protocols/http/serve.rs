@@ -1,6 +1,7 @@
 //! One connection: requests come in, answers go out.
 
 use std::convert::Infallible;
+use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tower_service::Service as _;
 
@@ -41,13 +43,23 @@ impl Handler {
     pub(crate) const fn service(&self) -> &Arc<Service> {
         &self.service
     }
+}
 
-    async fn answer(mut self, mut request: Request<Incoming>, peer: Arc<Peer>) -> Response {
+/// One connection. Its own, so that requests on different ones do not count the same references.
+struct Conversation {
+    service: Arc<Service>,
+    router: Mutex<Router>,
+    peer: Arc<Peer>,
+}
+
+impl Conversation {
+    async fn answer(&self, mut request: Request<Incoming>) -> Response {
         let corr_id = CorrId::of(request.headers());
         let (route, method) = (route_of(request.uri().path()), request.method().clone());
         request.extensions_mut().insert(corr_id.clone());
-        request.extensions_mut().insert(peer);
-        let Ok(mut response) = self.router.call(request.map(Body::new)).await;
+        request.extensions_mut().insert(Arc::clone(&self.peer));
+        let called = self.router.lock().call(request.map(Body::new));
+        let Ok(mut response) = called.await;
         if let Ok(value) = HeaderValue::from_str(&corr_id.0) {
             response.headers_mut().insert(X_CORR_ID, value);
         }
@@ -66,13 +78,15 @@ where
 {
     use crate::listen::Doing;
 
-    let draining = handler.service.draining.clone();
+    let Handler { service, router } = handler;
+    let conversation = Conversation { service: Arc::clone(&service), router: router.into(), peer };
+    let conversation = Arc::new(conversation);
     let answer = service_fn(move |request: Request<Incoming>| {
-        let (handler, peer) = (handler.clone(), Arc::clone(&peer));
+        let conversation = Arc::clone(&conversation);
         async move {
-            peer.set(Doing::Work);
-            let response = handler.answer(request, Arc::clone(&peer)).await;
-            peer.set(Doing::Answer);
+            conversation.peer.set(Doing::Work);
+            let response = conversation.answer(request).await;
+            conversation.peer.set(Doing::Answer);
             Ok::<_, Infallible>(response)
         }
     });
@@ -81,13 +95,20 @@ where
         .header_read_timeout(None)
         .max_buf_size(BUFFER)
         .serve_connection(TokioIo::new(stream), answer);
-    let mut connection = pin!(connection);
-    // How a connection ends is its client's business.
-    tokio::select! {
-        _ = connection.as_mut() => {}
-        () = draining.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            let _ = connection.await;
+    let (mut connection, mut told) = (pin!(connection), pin!(service.draining.cancelled()));
+    let (mut is_listening, mut is_closing) = (false, false);
+    poll_fn(|context| {
+        // Once is enough for being woken; each time would be a lock that all connections share.
+        if !is_listening {
+            is_listening = true;
+            let _ = told.as_mut().poll(context);
         }
-    }
+        if !is_closing && service.is_stopping() {
+            is_closing = true;
+            connection.as_mut().graceful_shutdown();
+        }
+        // How a connection ends is its client's business.
+        connection.as_mut().poll(context).map(drop)
+    })
+    .await;
 }

@@ -30,7 +30,7 @@ pub(crate) fn response(exchange: Exchange, question: ReceiveRequest) -> Answer<R
         let error = mailbox::Error::invalid("wait_ms", "given", "nothing: a stream always waits");
         return Err(error.into());
     }
-    let max_messages = max_messages.unwrap_or(IN_FLIGHT);
+    let max_messages = max_messages.unwrap_or(IN_FLIGHT.min(service.settings().max_messages));
     let asked = service.asked(&topic, visibility_ms, Some(max_messages), max_bytes)?;
     let corr_id = Arc::clone(&caller.corr_id);
     let stream = Stream::open(&service, caller, asked)?;
@@ -47,10 +47,9 @@ type Lines = Option<(Result<Bytes, Infallible>, Option<Stream>)>;
 
 async fn next_lines(mut stream: Stream, peer: &Peer, corr_id: &str) -> Lines {
     let lines = match stream.next().await {
-        Ok(Next::End) => return None,
         Ok(Next::Quiet) => Bytes::from_static(b"\n"),
         Ok(Next::Messages(envelopes, hand_over)) => {
-            let lines = written(&envelopes);
+            let lines = written(envelopes);
             peer.on_its_way(hand_over);
             lines
         }
@@ -65,10 +64,12 @@ async fn next_lines(mut stream: Stream, peer: &Peer, corr_id: &str) -> Lines {
     Some((Ok(lines), Some(stream)))
 }
 
-fn written(envelopes: &[Envelope]) -> Bytes {
-    let mut lines = Vec::new();
+fn written(envelopes: Vec<Envelope>) -> Bytes {
+    // Room for all of it at once: what is copied when it grows would not be wiped.
+    let room = envelopes.iter().map(Envelope::json_len).sum();
+    let mut lines = Vec::with_capacity(room);
     for envelope in envelopes {
-        serde_json::to_writer(&mut lines, envelope).expect("text and numbers can be written");
+        envelope.append_json(&mut lines);
         lines.push(b'\n');
     }
     wiped(lines)
