@@ -14,6 +14,7 @@ mod metrics;
 mod protocols;
 mod service;
 pub mod settings;
+mod traces;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,6 +27,7 @@ pub use config::Config;
 pub use listen::Listener;
 pub use protocols::http::openapi;
 pub use service::Service;
+pub use traces::Traces;
 
 use listen::accept_all;
 use protocols::http::Handler;

@@ -16,6 +16,7 @@ use crate::config::Config;
 use crate::failure::{Answer, Failure};
 use crate::handouts::Handouts;
 use crate::metrics::{Metrics, Own};
+use crate::traces::Traces;
 
 /// How long a store has to say that it is there.
 const READY_WITHIN: Duration = Duration::from_secs(2);
@@ -29,6 +30,7 @@ pub struct Service {
     pub(crate) auth: Arc<Auth>,
     pub(crate) handouts: Handouts,
     pub(crate) metrics: Metrics,
+    pub(crate) traces: Option<Traces>,
     pub(crate) admission: Arc<Admission>,
     /// Cancelled when the service is to stop: those who wait are sent away.
     pub(crate) draining: CancellationToken,
@@ -57,9 +59,21 @@ impl Service {
     /// A service on this store.
     #[must_use]
     pub fn new(store: Arc<dyn Backend>, auth: Arc<Auth>, config: Config) -> Arc<Self> {
+        Self::traced(store, auth, config, None)
+    }
+
+    /// The same, with its calls traced.
+    #[must_use]
+    pub fn traced(
+        store: Arc<dyn Backend>,
+        auth: Arc<Auth>,
+        config: Config,
+        traces: Option<Traces>,
+    ) -> Arc<Self> {
         let profile = if store.abilities().durable { "durable" } else { "ephemeral" };
         Arc::new(Self {
             metrics: Metrics::new(profile, config.shards),
+            traces,
             store,
             auth,
             handouts: Handouts::new(config.global_inflight, config.inflight_per_capability),

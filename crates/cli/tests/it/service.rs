@@ -66,6 +66,25 @@ fn messages_move_to_the_service_and_a_worker_answers_there() {
 }
 
 #[test]
+fn traces_go_to_the_collector_that_the_settings_name_at_the_latest_when_the_service_ends() {
+    let home = Home::new();
+    let collector = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("http://{}", collector.local_addr().unwrap());
+    let service = home.serve(&["--otlp-endpoint", &endpoint]);
+    home.done(&["send", "jobs", "one"]);
+    let taking = std::thread::spawn(move || {
+        let mut preface = [0; 24];
+        collector.accept().unwrap().0.read_exact(&mut preface).unwrap();
+        preface
+    });
+    assert!(service.end().success(), "whether it takes them or not");
+    assert_eq!(&taking.join().unwrap(), b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "a gRPC client");
+    let refused = home.run(&["config", "check", "--otlp-endpoint", "localhost:4317"]);
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    assert!(refused.stderr.contains("http://HOST:PORT"), "{refused:?}");
+}
+
+#[test]
 fn what_was_sent_is_there_after_a_restart_and_after_a_power_cut() {
     let home = Home::new();
     let service = home.serve(&[]);

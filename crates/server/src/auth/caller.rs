@@ -11,6 +11,7 @@ use super::Verified;
 use super::meters::{Held, Left};
 use crate::admission::Purpose;
 use crate::failure::{Answer, Failure};
+use crate::traces::Trace;
 
 /// Whoever makes a call.
 #[derive(Debug, Clone)]
@@ -21,12 +22,16 @@ pub(crate) struct Caller {
     pub(crate) tenant: Option<String>,
     /// Finds the call in the logs.
     pub(crate) corr_id: Arc<str>,
+    pub(crate) trace: Trace,
 }
 
 impl Caller {
     /// Whether it may do this to that mailbox; to none in particular if there is none.
     pub(crate) fn may(&self, op: Op, mailbox: Option<&Name>, bytes: u64) -> Answer<()> {
         let now_ms = Timestamp::now().as_unix_millis();
+        if let Some(mailbox) = mailbox {
+            self.trace.about(op.as_str(), mailbox);
+        }
         Ok(self.verified.grant.check(&self.wanted(op, mailbox, bytes, now_ms))?)
     }
 
@@ -76,6 +81,7 @@ impl Caller {
         received_at: Option<i64>,
     ) -> Answer<()> {
         let now_ms = Timestamp::now().as_unix_millis();
+        self.trace.about(op.as_str(), mailbox);
         let wanted = self.wanted(op, Some(mailbox), 0, now_ms);
         let grant = &self.verified.grant;
         let got_before = |at: i64| grant.expires_at().is_some_and(|expiry| at < expiry.unix_ms());

@@ -9,6 +9,7 @@ use mailbox::{
 };
 use mailbox_wire::capability::Op;
 use mailbox_wire::json::Envelope;
+use mailbox_wire::reserved::TRACEPARENT;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::{Handle, envelope, weight};
@@ -119,6 +120,11 @@ impl Service {
             }
             Err(failure) => Err(failure),
         };
+        if let Ok(Taken { deliveries, .. }) = &taken {
+            let sent = deliveries.iter().map(|it| it.letter.attributes.get(TRACEPARENT));
+            let sent = sent.map(|text| text.map(String::as_str));
+            caller.trace.received(deliveries.len(), sent);
+        }
         // What did nothing costs nothing of a quota.
         taken.inspect_err(|_| caller.give_back(1, 0))
     }

@@ -15,6 +15,7 @@ pub(super) fn check(settings: &Settings) -> Result<()> {
     order(settings, Key::MaxBody, Key::MaxBodies)?;
     retention(settings)?;
     tls(settings)?;
+    traces(settings)?;
     for address in settings.listen() {
         // Names are looked up when the service starts, and checked then.
         if let Ok(address) = address.parse::<SocketAddr>() {
@@ -41,6 +42,18 @@ impl Settings {
         );
         Err(refuse(self, Key::Listen, &why))
     }
+}
+
+fn traces(settings: &Settings) -> Result<()> {
+    let Some((endpoint, _)) = settings.traces() else { return Ok(()) };
+    let uri = endpoint.parse::<http::Uri>().ok();
+    let is_good = uri.is_some_and(|uri| {
+        matches!(uri.scheme_str(), Some("http" | "https")) && uri.authority().is_some()
+    });
+    if is_good {
+        return Ok(());
+    }
+    Err(refuse(settings, Key::OtlpEndpoint, "write http://HOST:PORT or https://HOST:PORT"))
 }
 
 fn profile(settings: &Settings) -> Result<()> {

@@ -161,6 +161,14 @@ impl Settings {
         self.text(Key::LogFormat) == "json"
     }
 
+    /// Where traces go, and of how many calls in a hundred.
+    #[must_use]
+    pub fn traces(&self) -> Option<(&str, u32)> {
+        let percent = u32::try_from(self.count(Key::OtlpPercent)).unwrap_or(u32::MAX);
+        let endpoint = self.text(Key::OtlpEndpoint);
+        (!endpoint.is_empty()).then_some((endpoint, percent))
+    }
+
     /// The same for the service.
     #[must_use]
     pub fn config(&self) -> Config {

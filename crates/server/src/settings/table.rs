@@ -26,6 +26,8 @@ pub enum Key {
     InsecurePlaintext,
     Log,
     LogFormat,
+    OtlpEndpoint,
+    OtlpPercent,
     Shards,
     ShardCapacity,
     DedupCapacity,
@@ -128,7 +130,7 @@ const fn row(
 
 /// All settings.
 #[rustfmt::skip]
-pub static ALL: [Setting; 46] = {
+pub static ALL: [Setting; 48] = {
     use Key::*;
     use Kind::{Count, Size, Switch, Text, Time, Word};
     [
@@ -147,6 +149,10 @@ pub static ALL: [Setting; 46] = {
         row(Log, "log", Word(LEVELS), "info", "How much is logged: off, error, warn, info, debug, \
             trace").live(),
         row(LogFormat, "log_format", Word(&["text", "json"]), "text", "Logs as text or json"),
+        row(OtlpEndpoint, "otlp_endpoint", Text, "",
+            "A collector that takes traces, OTLP over gRPC: http://127.0.0.1:4317"),
+        row(OtlpPercent, "otlp_percent", Count(0, 100), "100",
+            "Calls in a hundred that are traced, if the caller's own trace does not say"),
         row(Shards, "shards", Count(1, 1024), "8", "Shards that mailboxes are counted under"),
         row(ShardCapacity, "shard_capacity", Count(1, 1 << 24), "65536",
             "Most messages of one mailbox, dead letters not counted"),

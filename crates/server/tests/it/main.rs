@@ -19,4 +19,5 @@ mod rig;
 mod schema;
 mod slow;
 mod stream;
+mod traces;
 mod visibility;

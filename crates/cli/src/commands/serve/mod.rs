@@ -13,7 +13,7 @@ use std::time::Duration;
 use mailbox::{Backend, Error, ErrorKind, Result, open_store};
 use mailbox_server::auth::Vault;
 use mailbox_server::settings::{Certificates, Settings};
-use mailbox_server::{Auth, Listener, Service};
+use mailbox_server::{Auth, Listener, Service, Traces};
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -70,6 +70,7 @@ async fn serve(said: &Said, settings: Settings, logging: Logging) -> Result<Outc
         let ended = serving.await;
         let closed = running.store.close().await;
         running.ready.withdraw();
+        end_traces(running.traces.take()).await;
         closed.and(ended.map_err(|error| ended_early(Err(error))))
     };
     tokio::select! {
@@ -79,6 +80,16 @@ async fn serve(said: &Said, settings: Settings, logging: Logging) -> Result<Outc
             running.ready.withdraw();
             Ok(Outcome::Interrupted)
         }
+    }
+}
+
+/// Lets a collector have the last spans. Whether it takes them changes nothing about the service.
+async fn end_traces(traces: Option<Traces>) {
+    let Some(traces) = traces else { return };
+    let stopped = tokio::task::spawn_blocking(move || traces.stop()).await;
+    if let Ok(Err(error)) = stopped {
+        let error = format!("{error:#}");
+        tracing::warn!(error, "traces");
     }
 }
 
@@ -96,6 +107,7 @@ struct Running {
     logging: Logging,
     service: Arc<Service>,
     store: Arc<dyn Backend>,
+    traces: Option<Traces>,
     listeners: Vec<Listener>,
     certificates: Option<Arc<Certificates>>,
     ready: Ready,
@@ -114,9 +126,14 @@ impl Running {
         let config = settings.config();
         let auth = Auth::open(vault, config.capabilities.clone())?;
         let store = open_store(&store, settings.policy()).await?;
-        let service = Service::new(Arc::clone(&store), Arc::clone(&auth), config);
+        let traces = settings
+            .traces()
+            .map(|(endpoint, percent)| Traces::start(endpoint, percent))
+            .transpose()?;
+        let service =
+            Service::traced(Arc::clone(&store), Arc::clone(&auth), config, traces.clone());
         let ready = Ready::announce(&settings, &auth, &listeners)?;
-        Ok(Self { settings, logging, service, store, listeners, certificates, ready })
+        Ok(Self { settings, logging, service, store, traces, listeners, certificates, ready })
     }
 
     /// Reads the settings again, and takes those that can change. If that cannot be, all stay.

@@ -282,7 +282,8 @@ fn caller(
     let verified = service.auth.verify_on(header.as_bytes(), &peer.memo, bearer)?;
     let tenant = head.headers.get("x-tenant").and_then(|value| value.to_str().ok());
     let (tenant, corr_id) = (tenant.map(str::to_owned), Arc::clone(corr_id));
-    Ok(Caller { verified, ip: peer.ip, tenant, corr_id })
+    let trace = head.extensions.get().cloned().unwrap_or_default();
+    Ok(Caller { verified, ip: peer.ip, tenant, corr_id, trace })
 }
 
 /// The capability in a header.

@@ -24,6 +24,7 @@ use crate::listen::Peer;
 use crate::listen::Timed;
 use crate::metrics::route_of;
 use crate::service::Service;
+use crate::traces::{Call, Trace};
 
 /// Longest head of a request, and most of a body that is read at a time.
 const BUFFER: usize = 64 * 1024;
@@ -58,16 +59,36 @@ impl Conversation {
         let (route, method) = (route_of(request.uri().path()), request.method().clone());
         request.extensions_mut().insert(corr_id.clone());
         request.extensions_mut().insert(Arc::clone(&self.peer));
+        let trace = self.trace(&request, route, &corr_id);
+        if let Some(trace) = &trace {
+            request.extensions_mut().insert(trace.clone());
+        }
         let called = self.router.lock().call(request.map(Body::new));
         let Ok(mut response) = called.await;
         if let Ok(value) = HeaderValue::from_str(&corr_id.0) {
             response.headers_mut().insert(X_CORR_ID, value);
         }
-        if let Some(Kind(kind)) = response.extensions().get() {
-            self.service.metrics.refused(*kind);
+        let failed = response.extensions().get().map(|Kind(kind)| *kind);
+        if let Some(kind) = failed {
+            self.service.metrics.refused(kind);
+        }
+        if let Some(trace) = &trace {
+            trace.end(response.status().as_u16(), failed);
         }
         self.service.metrics.answered(route, &method, response.status().as_u16());
         response
+    }
+
+    /// The span of a call, if calls are traced. Asking how the service is is no call.
+    fn trace(&self, request: &Request<Incoming>, route: &str, corr_id: &CorrId) -> Option<Trace> {
+        let traces = self.service.traces.as_ref().filter(|_| route.starts_with("/v1/"))?;
+        let text = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
+        Some(traces.begin(Call {
+            name: format!("{} {route}", request.method()),
+            corr_id: &corr_id.0,
+            traceparent: text("traceparent"),
+            tracestate: text("tracestate"),
+        }))
     }
 }
 

@@ -9,7 +9,7 @@ use mailbox::backends::memory::{MemoryBackend, MemoryConfig};
 use mailbox::testing::ManualClock;
 use mailbox::{Backend, Timestamp};
 use mailbox_server::auth::Vault;
-use mailbox_server::{Auth, Config, Listener, Service};
+use mailbox_server::{Auth, Config, Listener, Service, Traces};
 use mailbox_wire::capability::Caveat;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -22,6 +22,7 @@ pub(crate) struct Rig {
     pub(crate) store: Arc<dyn Backend>,
     pub(crate) vault: Vault,
     pub(crate) config: Config,
+    traces: Option<Traces>,
 }
 
 /// A service that runs.
@@ -56,12 +57,18 @@ impl Rig {
         let mut config = Config::default();
         // The rules of these stores are the library's own, which have no bounds on age.
         config.allow_unbounded_retention = true;
-        Self { store, vault: Vault::memory(), config }
+        Self { store, vault: Vault::memory(), config, traces: None }
     }
 
     /// With other settings.
     pub(crate) fn with(mut self, change: impl FnOnce(&mut Config)) -> Self {
         change(&mut self.config);
+        self
+    }
+
+    /// With its calls traced.
+    pub(crate) fn traced(mut self, traces: &Traces) -> Self {
+        self.traces = Some(traces.clone());
         self
     }
 
@@ -84,7 +91,7 @@ impl Rig {
         let operator = auth.operator().unwrap().encode();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let service = Service::new(self.store, Arc::clone(&auth), self.config);
+        let service = Service::traced(self.store, Arc::clone(&auth), self.config, self.traces);
         let stop = CancellationToken::new();
         let listeners = vec![Listener::tcp(listener)];
         let running = tokio::spawn(mailbox_server::run(listeners, service, stop.clone()));
