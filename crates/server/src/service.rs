@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use mailbox::{Backend, Error, ErrorKind, Result, Retry, Sent};
 use parking_lot::Mutex;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -23,6 +24,9 @@ const READY_WITHIN: Duration = Duration::from_secs(2);
 /// A send that failed because of the store counts for this long, unless one has worked since.
 const FAILED_LATELY: Duration = Duration::from_secs(10);
 
+/// How many may look at messages at a time; others, who have a place among requests, wait.
+const LOOKING: usize = 4;
+
 /// A service that is running, or about to.
 #[derive(Debug)]
 pub struct Service {
@@ -38,6 +42,8 @@ pub struct Service {
     is_stopping: AtomicBool,
     /// What goes on after an answer: deliveries that are given back.
     pub(crate) tasks: TaskTracker,
+    /// Turns at reading many messages only to look at them.
+    pub(crate) looking: Semaphore,
     config: ArcSwap<Config>,
     /// Why and when the store could not take messages last.
     send_failed: Mutex<Option<(Instant, ErrorKind)>>,
@@ -81,6 +87,7 @@ impl Service {
             draining: CancellationToken::new(),
             is_stopping: AtomicBool::default(),
             tasks: TaskTracker::new(),
+            looking: Semaphore::new(LOOKING),
             config: ArcSwap::from_pointee(config),
             send_failed: Mutex::default(),
             has_failed: AtomicBool::default(),

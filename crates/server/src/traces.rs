@@ -8,14 +8,17 @@ use std::time::Duration;
 use mailbox::{Error, ErrorKind, Name, Result};
 use opentelemetry::propagation::{Extractor, TextMapPropagator};
 use opentelemetry::trace::{SpanKind, Status, TraceContextExt, Tracer, TracerProvider};
-use opentelemetry::{Context, KeyValue};
-use opentelemetry_otlp::{SpanExporter, WithExportConfig};
+use opentelemetry::{Context, Key, KeyValue};
+use opentelemetry_otlp::tonic_types::transport::ClientTlsConfig;
+use opentelemetry_otlp::{SpanExporter, WithExportConfig, WithTonicConfig};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::{Sampler, SdkTracer, SdkTracerProvider};
 
 /// How long a collector has to take some spans.
 const EXPORT_WITHIN: Duration = Duration::from_secs(5);
+/// Longest state of other tracers that is kept: whoever calls can say anything.
+const TRACESTATE_LEN: usize = 512;
 /// Most messages whose senders' spans one receive is linked with.
 const LINKS: u32 = 64;
 
@@ -37,21 +40,24 @@ impl Traces {
     /// # Panics
     /// Outside of a Tokio runtime.
     pub fn start(endpoint: &str, percent: u32) -> Result<Self> {
-        let exporter = SpanExporter::builder()
+        let mut exporter = SpanExporter::builder()
             .with_tonic()
             .with_endpoint(endpoint)
-            .with_timeout(EXPORT_WITHIN)
-            .build()
-            .map_err(|error| {
-                let message = format!("cannot send traces to {endpoint:?}: {error}");
-                Error::new(ErrorKind::InvalidParameter, message).with_field("otlp_endpoint")
-            })?;
+            .with_timeout(EXPORT_WITHIN);
+        if endpoint.starts_with("https:") {
+            // Those of the machine; by itself it would trust nobody.
+            exporter = exporter.with_tls_config(ClientTlsConfig::new().with_enabled_roots());
+        }
+        let exporter = exporter.build().map_err(|error| {
+            let message = format!("cannot send traces to {endpoint:?}: {error}");
+            Error::new(ErrorKind::InvalidParameter, message).with_field("otlp_endpoint")
+        })?;
         let sampler = Sampler::TraceIdRatioBased(f64::from(percent) / 100.0);
         let provider = SdkTracerProvider::builder()
             .with_batch_exporter(exporter)
             .with_sampler(Sampler::ParentBased(Box::new(sampler)))
             .with_max_links_per_span(LINKS)
-            .with_resource(Resource::builder().with_service_name("mailbox").build())
+            .with_resource(resource())
             .build();
         let tracer = provider.tracer("mailbox");
         Ok(Self { provider, tracer })
@@ -62,7 +68,11 @@ impl Traces {
     /// # Errors
     /// `Connection` if the collector did not take it.
     pub fn stop(&self) -> Result<()> {
-        self.provider.shutdown_with_timeout(EXPORT_WITHIN).map_err(|error| {
+        // Ending alone would not say whether they were taken.
+        let flushed = self.provider.force_flush();
+        let patience = if flushed.is_ok() { EXPORT_WITHIN } else { Duration::ZERO };
+        let ended = self.provider.shutdown_with_timeout(patience);
+        flushed.and(ended).map_err(|error| {
             Error::new(ErrorKind::Connection, "the last traces were not taken").with_source(error)
         })
     }
@@ -84,6 +94,17 @@ impl Traces {
     }
 }
 
+/// What spans say about this process: what the environment says, as with other programs.
+fn resource() -> Resource {
+    const NAME: Key = Key::from_static_str("service.name");
+
+    let said = Resource::builder().build();
+    match said.get(&NAME) {
+        Some(name) if !name.as_str().starts_with("unknown_service") => said,
+        _ => Resource::builder().with_service_name("mailbox").build(),
+    }
+}
+
 /// A call that begins.
 #[derive(Debug)]
 pub(crate) struct Call<'a> {
@@ -97,7 +118,7 @@ impl Extractor for Call<'_> {
     fn get(&self, key: &str) -> Option<&str> {
         match key {
             "traceparent" => self.traceparent,
-            "tracestate" => self.tracestate,
+            "tracestate" => self.tracestate.filter(|text| text.len() <= TRACESTATE_LEN),
             _ => None,
         }
     }

@@ -1,7 +1,7 @@
 //! `mailbox serve`, and the everyday commands on the service of this machine.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::Path;
@@ -220,21 +220,55 @@ fn systemd_is_told_how_the_service_is_doing() {
     assert_eq!(heard(), "STOPPING=1");
 }
 
+/// Makes `cert.pem` and `key.pem` for this machine.
+fn certify(home: &Home, name: &str) {
+    let made = Command::new("openssl")
+        .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"])
+        .args(["-nodes", "-days", "2", "-subj", &format!("/CN={name}")])
+        .args(["-addext", "subjectAltName=IP:127.0.0.1"])
+        .args(["-addext", "basicConstraints=critical,CA:FALSE"])
+        .args(["-keyout", "key.pem", "-out", "cert.pem"])
+        .current_dir(home.path())
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{made:?}");
+}
+
+#[test]
+fn a_collector_with_a_certificate_that_the_machine_trusts_gets_traces() {
+    let home = Home::new();
+    certify(&home, "collector");
+    let mut collector = Command::new("openssl")
+        .args(["s_server", "-accept", "127.0.0.1:0", "-alpn", "h2", "-naccept", "1"])
+        .args(["-cert", "cert.pem", "-key", "key.pem"])
+        .current_dir(home.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(collector.stdout.take().unwrap()).lines();
+    let address = lines.by_ref().find_map(|line| {
+        let line = line.unwrap();
+        line.strip_prefix("ACCEPT ").map(str::to_owned)
+    });
+    let endpoint = format!("https://{}", address.unwrap());
+    let arguments = ["serve", "--listen", "127.0.0.1:0", "--otlp-endpoint", &endpoint];
+    let service = home.serve_by(home.command(&arguments).env("SSL_CERT_FILE", "cert.pem"));
+    home.done(&["send", "jobs", "one"]);
+    let ending = std::thread::spawn(move || service.end());
+    // It says on stdout what it gets.
+    let preface = lines.find(|line| line.as_ref().is_ok_and(|it| it == "PRI * HTTP/2.0"));
+    collector.kill().unwrap();
+    collector.wait().unwrap();
+    assert!(preface.is_some(), "a handshake, and a gRPC client");
+    assert!(ending.join().unwrap().success());
+}
+
 #[test]
 fn with_tls_it_is_used_by_https_and_new_certificates_are_taken() {
     let home = Home::new();
-    let certify = |name: &str| {
-        let made = Command::new("openssl")
-            .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"])
-            .args(["-nodes", "-days", "2", "-subj", &format!("/CN={name}")])
-            .args(["-addext", "subjectAltName=IP:127.0.0.1"])
-            .args(["-addext", "basicConstraints=critical,CA:FALSE"])
-            .args(["-keyout", "key.pem", "-out", "cert.pem"])
-            .current_dir(home.path())
-            .output()
-            .unwrap();
-        assert!(made.status.success(), "{made:?}");
-    };
+    let certify = |name: &str| certify(&home, name);
     certify("first");
     let service = home.serve(&["--tls-cert", "cert.pem", "--tls-key", "key.pem"]);
     assert!(service.url.starts_with("https://127.0.0.1:"), "{}", service.url);

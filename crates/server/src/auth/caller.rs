@@ -60,16 +60,16 @@ impl Caller {
         }
     }
 
-    /// Whether it may do anything at all, from here and now.
+    /// Whether it may do anything at all, from here; or could, and may still have to settle
+    /// something.
     pub(crate) fn may_anything(&self) -> Answer<()> {
-        let mut refused = Err(Refused::Op.into());
-        for op in self.verified.grant.ops().iter() {
-            refused = self.may_some(op);
-            if refused.is_ok() {
-                break;
-            }
+        let grant = &self.verified.grant;
+        let op = grant.ops().iter().next().ok_or(Refused::Op)?;
+        let wanted = self.wanted(op, None, 0, Timestamp::now().as_unix_millis());
+        match grant.check_but_expiry(&wanted) {
+            Ok(()) | Err(Refused::Topic) => Ok(()),
+            Err(refused) => Err(refused.into()),
         }
-        refused
     }
 
     /// Whether it may settle a delivery that it got at `received_at`, if that is known: a

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use futures_util::future::join_all;
-use mailbox::{Error, Name, Outgoing, Result, Sent};
+use mailbox::{Error, ErrorKind, Name, Outgoing, Result, Sent};
 use mailbox_wire::capability::Op;
 
 use crate::auth::Caller;
@@ -35,8 +35,8 @@ impl Service {
         let sent = self.send_each(batch).await;
         self.note_sent(&sent);
         for (sent, bytes) in sent.iter().zip(sizes) {
-            // What did nothing costs nothing of a quota.
-            if sent.is_err() {
+            // What did nothing costs nothing of a quota; what perhaps did something does.
+            if sent.as_ref().is_err_and(|error| !is_in_doubt(error)) {
                 caller.give_back(1, bytes);
             }
         }
@@ -75,7 +75,12 @@ impl Service {
                 Err(error) => places.iter().for_each(|at| results[*at] = Some(Err(error.clone()))),
             }
         }
-        let missing = || Error::new(mailbox::ErrorKind::Internal, "the store gave no answer");
+        let missing = || Error::new(ErrorKind::Internal, "the store gave no answer");
         results.into_iter().map(|result| result.unwrap_or_else(|| Err(missing()))).collect()
     }
+}
+
+/// Whether the message may be in the store all the same.
+fn is_in_doubt(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Connection | ErrorKind::Internal)
 }

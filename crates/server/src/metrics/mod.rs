@@ -179,7 +179,8 @@ impl Metrics {
 }
 
 /// One of a few words, whatever a client says.
-fn known_method(method: &http::Method) -> &'static str {
+/// One of a few words, whatever a client says.
+pub(crate) fn known_method(method: &http::Method) -> &'static str {
     match method.as_str() {
         "GET" => "GET",
         "POST" => "POST",

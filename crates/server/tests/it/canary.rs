@@ -44,10 +44,10 @@ impl<'a> MakeWriter<'a> for Log {
 }
 
 /// What must not be seen, each in every form it could be seen in.
-struct Canaries(Vec<(&'static str, String)>);
+pub(crate) struct Canaries(Vec<(&'static str, String)>);
 
 impl Canaries {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut all = Self(Vec::new());
         all.add("payload", PAYLOAD);
         // However it is aligned.
@@ -65,7 +65,7 @@ impl Canaries {
     }
 
     /// A capability: its end is the tag, without which the rest is worth nothing.
-    fn add_capability(&mut self, capability: &str) {
+    pub(crate) fn add_capability(&mut self, capability: &str) {
         self.add("capability", &capability[capability.len() - 40..]);
         let bytes = URL_SAFE_NO_PAD.decode(capability).unwrap();
         self.add(
@@ -74,7 +74,7 @@ impl Canaries {
         );
     }
 
-    fn add_handle(&mut self, handle: &str) {
+    pub(crate) fn add_handle(&mut self, handle: &str) {
         self.add("receipt handle", &handle[handle.len() - 24..]);
     }
 
@@ -83,13 +83,13 @@ impl Canaries {
         seen.map(|(what, _)| *what).collect()
     }
 
-    fn assert_not_in(&self, text: &str) {
+    pub(crate) fn assert_not_in(&self, text: &str) {
         let seen = self.seen_in(text);
         assert!(seen.is_empty(), "{seen:?} in {text}");
     }
 }
 
-fn marked() -> SendRequest {
+pub(crate) fn marked() -> SendRequest {
     SendRequest {
         attrs: [("mark".to_owned(), ATTRIBUTE.to_owned())].into(),
         idem_key: Some("k".to_owned()),

@@ -4,10 +4,12 @@
 use std::time::Duration;
 
 use mailbox::backends::journal::JournalConfig;
+use mailbox::backends::remote::{RemoteBackend, RemoteConfig};
+use mailbox::{Backend, Name, ReceiptHandle, Settlement, Verdict};
 use mailbox_wire::json::{PolicyChange, ReceiveRequest, RevokeRequest, SendBatchRequest};
 use serde_json::Value;
 
-use crate::rig::{Rig, head, journal, message, receive, send, until};
+use crate::rig::{Rig, head, journal, message, receive, send, soon, until};
 
 const MIB: usize = 1 << 20;
 
@@ -393,4 +395,38 @@ async fn a_child_that_is_used_up_takes_nothing_from_its_parents_bytes() {
     heir.try_receive(&receive("jobs", 1, 30_000)).await.refused(403, "quota");
     let mut holder = served.client_with(&parent).await;
     assert_eq!(holder.receive("jobs", 4, 30_000).await.len(), 4);
+}
+
+#[tokio::test]
+async fn what_was_received_can_be_settled_by_a_client_that_is_new() {
+    let served = Rig::new().start().await;
+    let mut client = served.client().await;
+    let jobs = Name::parse("jobs").unwrap();
+    for (caveat, status, reason) in [
+        ("quota_ops = 1", 403, Some("quota")),
+        ("rate = 1/h", 429, Some("rate")),
+        ("exp", 401, Some("expired")),
+    ] {
+        client.send("jobs", "one").await;
+        let soon = soon(Duration::from_millis(1500)).to_string();
+        let said = if caveat == "exp" { soon.as_str() } else { caveat };
+        let capability = served.mint(&["op = recv,ack", said]);
+        let mut holder = served.client_with(&capability).await;
+        let held = holder.receive_one("jobs", 30_000).await;
+        until("it is of no more use", async || {
+            let reply = holder.try_receive(&receive("jobs", 1, 30_000)).await;
+            let problem: Value = serde_json::from_slice(&reply.body).unwrap();
+            reply.status == status && problem["reason"].as_str() == reason
+        })
+        .await;
+        // As a command does that is called with the handle, or a worker that was started again.
+        let config = RemoteConfig::default().with_capability(&capability);
+        let url = format!("http://{}", served.address);
+        let remote = RemoteBackend::open_with(&url, config).await.expect(caveat);
+        let receipt_handle = ReceiptHandle::from_text(held.receipt_handle.as_deref().unwrap());
+        let settlement = Settlement { receipt_handle, verdict: Verdict::Acknowledge };
+        let settled = remote.settle(&jobs, vec![settlement]).await.expect(caveat);
+        assert!(settled[0].is_ok(), "{caveat}: {settled:?}");
+        assert_eq!(client.stats("jobs").await.invisible, 0, "{caveat}");
+    }
 }

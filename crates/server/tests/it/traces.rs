@@ -19,7 +19,8 @@ use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status};
 
-use crate::rig::{PATIENCE, Rig, receive, send};
+use crate::canary::{Canaries, marked};
+use crate::rig::{PATIENCE, Rig, receive};
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const PARENT: &str = "00f067aa0ba902b7";
@@ -91,7 +92,7 @@ async fn a_call_is_a_span_of_its_callers_trace_and_a_receive_knows_the_senders()
     let mut client = served.client().await;
     let said = format!("00-{TRACE}-{PARENT}-01");
     let header = [("traceparent", said.as_str()), ("x-corr-id", "the-call")];
-    let sent = client.post_with("/v1/send", &header, &send("jobs", "secret")).await;
+    let sent = client.post_with("/v1/send", &header, &marked()).await;
     assert_eq!(sent.status, 200);
     client.send("jobs", "without a trace").await;
     let received = client.receive("jobs", 2, 30_000).await;
@@ -123,7 +124,10 @@ async fn a_call_is_a_span_of_its_callers_trace_and_a_receive_knows_the_senders()
     assert_eq!(text(&receive.attributes, "messaging.batch.message_count").as_deref(), Some("2"));
     let refused = collector.span("PUT /v1/topics/{topic}");
     assert_eq!(text(&refused.attributes, "error.type").as_deref(), Some("invalid_parameter"));
-    assert!(!format!("{spans:?}").contains("secret"));
+    let mut canaries = Canaries::new();
+    canaries.add_capability(&served.operator);
+    canaries.add_handle(received[0].receipt_handle.as_deref().unwrap());
+    canaries.assert_not_in(&format!("{spans:?}"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -138,8 +142,16 @@ async fn how_many_calls_are_traced_is_for_the_operator_or_the_caller_to_say() {
         let header = [("traceparent", said.as_str())];
         client.post_with("/v1/recv", &header, &receive("jobs", 1, 30_000)).await;
     }
+    // Whoever calls, and be it without a capability, does not say how large a span is.
+    let said = format!("00-{TRACE}-{PARENT}-01");
+    let state = format!("a={}", "x".repeat(600));
+    let header = [("traceparent", said.as_str()), ("tracestate", state.as_str())];
+    let method = "M".repeat(10_000);
+    served.connection().await.call(&method, "/v1/send", &header, b"").await;
     stop(traces).await.unwrap();
-    assert_eq!(collector.0.lock().len(), 1, "that of the caller who traces");
+    let spans = collector.0.lock().clone();
+    assert_eq!(spans.len(), 2, "those of callers who trace");
+    assert_eq!((&*spans[1].0.name, &*spans[1].0.trace_state), ("other /v1/send", ""));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -166,4 +178,13 @@ async fn what_is_no_address_is_refused() {
         let refused = Traces::start(endpoint, 100).expect_err(endpoint);
         assert_eq!(refused.field(), Some("otlp_endpoint"));
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_collector_that_is_not_there_is_told_of_in_the_end() {
+    let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let traces = Traces::start(&format!("http://{free}"), 100).unwrap();
+    let served = Rig::new().traced(&traces).start().await;
+    served.client().await.send("jobs", "one").await;
+    assert!(stop(traces).await.is_err(), "nobody took it");
 }

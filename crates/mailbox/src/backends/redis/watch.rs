@@ -132,6 +132,17 @@ impl Watch {
         }
     }
 
+    /// Ends the waiting in this room, which belongs to a mailbox that was removed; not in a new one
+    /// of the same name.
+    fn end_room(&self, room: &Arc<Room>) {
+        let mut rooms = self.rooms.lock();
+        if rooms.by_name.get(&room.name).is_some_and(|seen| Arc::ptr_eq(&seen.room, room)) {
+            rooms.by_name.remove(&room.name);
+        }
+        drop(rooms);
+        room.end(ErrorKind::NotFound);
+    }
+
     /// Ends all waiting.
     pub(crate) fn close(&self) {
         let rooms: Vec<Seen> = {
@@ -283,21 +294,24 @@ async fn read_all(
         Vec::new()
     });
     let is_complete = sights.len() == rooms.len() && sights.iter().all(Option::is_some);
-    let mut sights = sights.into_iter();
+    let (mut sights, mut removed) = (sights.into_iter(), Vec::new());
     for room in &rooms {
-        let sight = sights.next().flatten();
-        let mut is_read = sight.is_some();
-        if let Some(sight) = sight
-            && !room.learn(sight)
-        {
-            // One that was master before may come back empty: only who still is one is believed.
-            let is_sure = client.look_around().await.is_ok();
-            is_read = is_sure && client.owner(room.keys.slot).map(|owner| owner.node) == node;
-            if is_read {
-                watch.end(&room.name);
-            }
+        match sights.next().flatten().map(|sight| room.learn(sight)) {
+            Some(false) => removed.push(room),
+            learned => watch.was_read(room, learned.is_some()),
         }
-        watch.was_read(room, is_read);
+    }
+    if !removed.is_empty() {
+        // One that was master before may come back empty: only who still is one is believed.
+        let is_sure = client.look_around().await.is_ok();
+        for room in removed {
+            let owner = client.owner(room.keys.slot).map(|owner| owner.node);
+            let is_read = is_sure && owner == node;
+            if is_read {
+                watch.end_room(room);
+            }
+            watch.was_read(room, is_read);
+        }
     }
     if !is_complete {
         client.survey(started).await;

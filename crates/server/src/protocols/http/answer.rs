@@ -25,12 +25,16 @@ pub(crate) struct Kind(pub(crate) ErrorKind);
 /// What went wrong, in the shape of the wire.
 pub(crate) fn problem(failure: &Failure, corr_id: &str) -> Problem {
     let error = &failure.error;
+    let message = match error.kind() {
+        ErrorKind::Internal => {
+            tracing::error!(corr_id, ?error, "defect");
+            DEFECT.to_owned()
+        }
+        _ => error.message().to_owned(),
+    };
     Problem {
         code: error.kind().status().code.to_owned(),
-        message: match error.kind() {
-            ErrorKind::Internal => DEFECT.to_owned(),
-            _ => error.message().to_owned(),
-        },
+        message,
         corr_id: corr_id.to_owned(),
         kind: error.kind().as_str().to_owned(),
         retry_after_ms: match error.retry() {
@@ -62,9 +66,6 @@ fn unwritable() -> Failure {
 pub(crate) fn failure(failure: &Failure, corr_id: &str) -> Response {
     let problem = problem(failure, corr_id);
     let status = status_of(&failure.error);
-    if status == StatusCode::INTERNAL_SERVER_ERROR {
-        tracing::error!(corr_id, error = ?failure.error, "defect");
-    }
     let json = serde_json::to_vec(&problem).unwrap_or_default();
     let mut response = with_body(status, json.into());
     if status == StatusCode::UNAUTHORIZED {

@@ -262,7 +262,8 @@ fn purpose_of(path: &str) -> Purpose {
     let call = path.strip_prefix("/v1/").unwrap_or_default();
     match call.split('/').next().unwrap_or_default() {
         "send" => Purpose::Sending,
-        "ack" | "nack" | "extend" | "settle" => Purpose::Settling,
+        // What the store can do is asked by every client first, also by one that comes to settle.
+        "ack" | "nack" | "extend" | "settle" | "abilities" => Purpose::Settling,
         _ => Purpose::Other,
     }
 }

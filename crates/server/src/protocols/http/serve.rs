@@ -22,7 +22,7 @@ use super::answer::{Kind, X_CORR_ID};
 use super::exchange::CorrId;
 use crate::listen::Peer;
 use crate::listen::Timed;
-use crate::metrics::route_of;
+use crate::metrics::{known_method, route_of};
 use crate::service::Service;
 use crate::traces::{Call, Trace};
 
@@ -84,7 +84,7 @@ impl Conversation {
         let traces = self.service.traces.as_ref().filter(|_| route.starts_with("/v1/"))?;
         let text = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
         Some(traces.begin(Call {
-            name: format!("{} {route}", request.method()),
+            name: format!("{} {route}", known_method(request.method())),
             corr_id: &corr_id.0,
             traceparent: text("traceparent"),
             tracestate: text("tracestate"),
