@@ -14,9 +14,9 @@ use crate::journal::place::Place;
 use crate::journal::quantile;
 use crate::report::Row;
 
-/// Connections that all of it comes over, twice as many as requests are worked on: what is due
-/// while they are all busy waits.
-const CONNECTIONS: usize = 1024;
+/// Connections that all of it comes over: what is due while they are all busy waits. Twice and
+/// three times as many as requests are worked on: the more there are, the more are refused.
+const CONNECTIONS: [usize; 2] = [1024, 1500];
 const FOR: Duration = Duration::from_secs(30);
 /// Of the best that a closed loop of 64 connections gets done.
 const GOODPUT: f64 = 0.9;
@@ -34,8 +34,12 @@ struct Seen {
 
 /// The service on a journal.
 pub(crate) fn at_three_times(place: &Place) -> Vec<Row> {
+    CONNECTIONS.into_iter().flat_map(|connections| over(place, connections)).collect()
+}
+
+fn over(place: &Place, connections: usize) -> Vec<Row> {
     let runtime = two_threads();
-    let folder = place.folder("http-overload");
+    let folder = place.folder(&format!("http-overload-{connections}"));
     let path = folder.path().join("data").display().to_string();
     let server = Server::start(&["journal", &path]);
     let load = Load::Sends(Batch::One);
@@ -46,7 +50,7 @@ pub(crate) fn at_three_times(place: &Place) -> Vec<Row> {
         runtime.block_on(purge(&server));
     }
     let seen = Arc::new(Seen::default());
-    let resident = runtime.block_on(overload(&server, peak * 3.0, &seen));
+    let resident = runtime.block_on(overload(&server, connections, peak * 3.0, &seen));
     let goodput = seen.accepted.load(Ordering::Relaxed) as f64 / FOR.as_secs_f64();
     let refused = seen.refused.load(Ordering::Relaxed) as f64 / FOR.as_secs_f64();
     let stopped = Instant::now();
@@ -60,7 +64,7 @@ pub(crate) fn at_three_times(place: &Place) -> Vec<Row> {
     }
     let mut refused_ms = seen.refused_ms.lock().clone();
     let p99 = if refused_ms.is_empty() { f64::NAN } else { quantile(&mut refused_ms, 0.99) };
-    let name = "http journal, 3x overload, 30 s";
+    let name = format!("http journal, 3x overload, {connections} connections");
     vec![
         Row::compared(format!("{name}: accepted/s : peak"), goodput, peak)
             .in_unit("/s")
@@ -73,11 +77,11 @@ pub(crate) fn at_three_times(place: &Place) -> Vec<Row> {
 }
 
 /// Sends so many a second, whatever becomes of them; the most memory the server had, in MiB.
-async fn overload(server: &Server, per_second: f64, seen: &Arc<Seen>) -> f64 {
+async fn overload(server: &Server, connections: usize, per_second: f64, seen: &Arc<Seen>) -> f64 {
     let request: Arc<[u8]> = request(server, "/v1/send", &send_body()).into();
     let started = Instant::now();
     let next = Arc::new(AtomicU64::new(0));
-    let tasks: Vec<_> = (0..CONNECTIONS)
+    let tasks: Vec<_> = (0..connections)
         .map(|_| {
             let (request, seen) = (Arc::clone(&request), Arc::clone(seen));
             let (next, address) = (Arc::clone(&next), server.address);

@@ -79,7 +79,8 @@ impl Traces {
 
     /// A call begins; in the caller's trace, if it says one.
     pub(crate) fn begin(&self, call: Call<'_>) -> Trace {
-        let parent = TraceContextPropagator::new().extract_with_context(&Context::new(), &call);
+        let parent =
+            TraceContextPropagator::new().extract_with_context(&Context::new(), &call.parent);
         let span = self
             .tracer
             .span_builder(call.name)
@@ -110,11 +111,17 @@ fn resource() -> Resource {
 pub(crate) struct Call<'a> {
     pub(crate) name: String,
     pub(crate) corr_id: &'a str,
+    pub(crate) parent: Parent<'a>,
+}
+
+/// What somebody says about a trace.
+#[derive(Debug)]
+pub(crate) struct Parent<'a> {
     pub(crate) traceparent: Option<&'a str>,
     pub(crate) tracestate: Option<&'a str>,
 }
 
-impl Extractor for Call<'_> {
+impl Extractor for Parent<'_> {
     fn get(&self, key: &str) -> Option<&str> {
         match key {
             "traceparent" => self.traceparent,
@@ -166,12 +173,7 @@ impl Trace {
         let count = i64::try_from(count).unwrap_or(i64::MAX);
         span.set_attribute(KeyValue::new("messaging.batch.message_count", count));
         for traceparent in traceparents.flatten().take(LINKS as usize) {
-            let sent = Call {
-                name: String::new(),
-                corr_id: "",
-                traceparent: Some(traceparent),
-                tracestate: None,
-            };
+            let sent = Parent { traceparent: Some(traceparent), tracestate: None };
             let sent = propagator.extract_with_context(&Context::new(), &sent);
             // What a sender says need not be the name of a trace.
             if sent.span().span_context().is_valid() {

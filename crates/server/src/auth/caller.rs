@@ -35,6 +35,12 @@ impl Caller {
         Ok(self.verified.grant.check(&self.wanted(op, mailbox, bytes, now_ms))?)
     }
 
+    /// Whether it may look at this mailbox, as one of many: the call is not about that one.
+    pub(crate) fn may_see(&self, mailbox: &Name) -> bool {
+        let now_ms = Timestamp::now().as_unix_millis();
+        self.verified.grant.check(&self.wanted(Op::Admin, Some(mailbox), 0, now_ms)).is_ok()
+    }
+
     /// Whether it may come at all: from here and now, and as often as it does. Before anything else
     /// is looked at. One that has expired may still settle what it has, and settling is what gets a
     /// consumer out of having received too much: it is not held for that.

@@ -69,7 +69,7 @@ impl Service {
         if let Some(mailbox) = mailbox.or_else(last_seen) {
             if is_named {
                 caller.may(Op::Admin, Some(&mailbox), 0)?;
-            } else if caller.may(Op::Admin, Some(&mailbox), 0).is_err() {
+            } else if !caller.may_see(&mailbox) {
                 return Err(gone());
             }
             let found = self.store.peek(&mailbox, &these).await?;
@@ -83,7 +83,7 @@ impl Service {
             let Some(last) = names.last().cloned() else { break };
             searched += names.len();
             for mailbox in names {
-                if caller.may(Op::Admin, Some(&mailbox), 0).is_err() {
+                if !caller.may_see(&mailbox) {
                     continue;
                 }
                 if let Some(record) = self.store.peek(&mailbox, &these).await?.pop() {
@@ -115,8 +115,7 @@ impl Service {
         for _ in 0..SEARCHED.div_ceil(PAGE) {
             let names = self.store.list(after.as_ref(), PAGE).await?;
             let Some(last) = names.last().cloned() else { break };
-            let may_see = |name: &Name| caller.may(Op::Admin, Some(name), 0).is_ok();
-            seen.extend(names.into_iter().filter(may_see));
+            seen.extend(names.into_iter().filter(|name| caller.may_see(name)));
             if seen.len() >= limit {
                 seen.truncate(limit);
                 break;

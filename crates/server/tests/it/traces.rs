@@ -99,11 +99,12 @@ async fn a_call_is_a_span_of_its_callers_trace_and_a_receive_knows_the_senders()
     assert_eq!(received.len(), 2);
     assert_eq!(client.ack_it(&received[0]).await.status, 200);
     client.raw("PUT", "/v1/topics/jobs", &[], b"{\"no\":1}").await.bad(400, "E_SCHEMA");
+    assert_eq!(client.get("/v1/topics").await.status, 200);
     client.get("/healthz").await;
     stop(traces).await.unwrap();
 
     let spans: Vec<_> = collector.0.lock().clone();
-    assert_eq!(spans.len(), 5, "two sends, a receive, an ack and a refusal: {spans:?}");
+    assert_eq!(spans.len(), 6, "two sends, a receive, an ack, a refusal and a list: {spans:?}");
     for (_, about) in &spans {
         assert_eq!(text(about, "service.name").as_deref(), Some("mailbox"));
     }
@@ -124,6 +125,8 @@ async fn a_call_is_a_span_of_its_callers_trace_and_a_receive_knows_the_senders()
     assert_eq!(text(&receive.attributes, "messaging.batch.message_count").as_deref(), Some("2"));
     let refused = collector.span("PUT /v1/topics/{topic}");
     assert_eq!(text(&refused.attributes, "error.type").as_deref(), Some("invalid_parameter"));
+    let list = collector.span("GET /v1/topics");
+    assert_eq!(text(&list.attributes, "messaging.destination.name"), None, "it is about none");
     let mut canaries = Canaries::new();
     canaries.add_capability(&served.operator);
     canaries.add_handle(received[0].receipt_handle.as_deref().unwrap());

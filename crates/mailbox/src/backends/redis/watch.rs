@@ -435,3 +435,28 @@ fn sight_of(pace: &Pace, node: &Node, present: u64, read: [Option<Value>; 4]) ->
     let (ready, born) = (u64::try_from(ready).unwrap_or(0), (node.clone(), born));
     Some(Sight { ready, next_due, born, expires })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::home::clock::Clock;
+
+    #[test]
+    fn a_room_that_is_new_is_not_ended_for_an_old_one_of_its_name() {
+        let clock = Clock::system();
+        let name: Name = "jobs".parse().expect("a name");
+        let room = || Arc::new(Room::new(name.clone(), Keys::of("", &name), clock.clone()));
+        let (old, new) = (room(), room());
+        let watch = Watch::new(Pace { clock: clock.clone() }, String::new(), 8, false);
+        let seen = Seen { room: Arc::clone(&new), read_at: Instant::now(), is_being_read: false };
+        watch.rooms.lock().by_name.insert(name.clone(), seen);
+        let (first, last) = (old.enter(), new.enter());
+        let sleep = |room: &Room, ticket| room.sleep(ticket, clock.now(), None, room.learned());
+        watch.end_room(&old);
+        let ended = sleep(&old, first).expect_err("its mailbox was removed");
+        assert_eq!(ended.kind(), ErrorKind::NotFound);
+        assert!(sleep(&new, last).is_ok() && watch.waiters(&name) == 1);
+        watch.end_room(&new);
+        assert!(sleep(&new, last).is_err() && watch.waiters(&name) == 0);
+    }
+}

@@ -24,7 +24,7 @@ use crate::listen::Peer;
 use crate::listen::Timed;
 use crate::metrics::{known_method, route_of};
 use crate::service::Service;
-use crate::traces::{Call, Trace};
+use crate::traces::{Call, Parent, Trace};
 
 /// Longest head of a request, and most of a body that is read at a time.
 const BUFFER: usize = 64 * 1024;
@@ -86,8 +86,7 @@ impl Conversation {
         Some(traces.begin(Call {
             name: format!("{} {route}", known_method(request.method())),
             corr_id: &corr_id.0,
-            traceparent: text("traceparent"),
-            tracestate: text("tracestate"),
+            parent: Parent { traceparent: text("traceparent"), tracestate: text("tracestate") },
         }))
     }
 }
