@@ -58,8 +58,8 @@ pub struct Limits {
     pub connections_per_ip: usize,
     /// Requests that are being worked on; receives that wait do not count.
     pub requests: usize,
-    /// How long a request is held that is refused because of that: clients that come again at once
-    /// shall not use up the service with refusals.
+    /// How long a request beyond that waits for a place before it is refused: clients that come
+    /// again at once shall not use up the service with refusals.
     pub refusal_pause: Duration,
     /// Receives that wait.
     pub waiting: usize,
@@ -126,7 +126,7 @@ impl Default for Limits {
             connections: 10_240,
             connections_per_ip: 8192,
             requests: 512,
-            refusal_pause: Duration::from_millis(10),
+            refusal_pause: Duration::from_millis(25),
             waiting: 8192,
             waiting_per_capability: 4096,
             body: 8 * 1024 * 1024,

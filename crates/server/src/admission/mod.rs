@@ -1,17 +1,16 @@
-//! How much at once. Invariant: a bound that is reached refuses the newcomer at once, with a time
-//! after which to come again; nobody queues.
+//! How much at once. Invariant: a bound that is reached refuses the newcomer, with a time after
+//! which to come again; nobody waits but a request for a place, and not for long.
 
 mod budget;
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use mailbox::{Error, ErrorKind, Result, Retry};
 use parking_lot::Mutex;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
 pub(crate) use budget::{Budget, Room};
 
@@ -21,9 +20,9 @@ use crate::config::Limits;
 #[derive(Debug)]
 pub(crate) struct Admission {
     connections: Arc<Semaphore>,
-    requests: Places,
+    requests: Semaphore,
     /// Places that sends do not get: what takes work away goes on for longer than what brings it.
-    reserve: Places,
+    reserve: Semaphore,
     waiting: Arc<Semaphore>,
     /// Bodies that are coming in, or are worked on.
     pub(crate) incoming: Budget,
@@ -58,8 +57,8 @@ impl Admission {
     pub(crate) fn new(limits: &Limits) -> Self {
         Self {
             connections: Arc::new(Semaphore::new(limits.connections)),
-            requests: Places::new(limits.requests),
-            reserve: Places::new((limits.requests / RESERVE).max(1)),
+            requests: Semaphore::new(limits.requests),
+            reserve: Semaphore::new((limits.requests / RESERVE).max(1)),
             waiting: Arc::new(Semaphore::new(limits.waiting)),
             incoming: Budget::new(limits.bodies, limits.body),
             outgoing: Budget::new(limits.answers, ANSWER),
@@ -90,21 +89,39 @@ impl Admission {
         self.most_connections - self.connections.available_permits()
     }
 
-    /// A place for a request that is worked on.
-    pub(crate) fn request(self: &Arc<Self>, purpose: Purpose) -> Result<Place> {
-        let is_reserve = if self.requests.take() {
-            false
-        } else if purpose != Purpose::Sending && self.reserve.take() {
-            true
-        } else {
-            return Err(full("too many requests are being worked on"));
+    /// A place for a request that is worked on: at once, or as soon as one gets free within
+    /// `patience`. Whoever has waited longest gets it: to send a client away that comes again at
+    /// once costs nearly as much as what it came for.
+    ///
+    /// # Cancel safety
+    /// Dropped, it has no place.
+    pub(crate) async fn request(
+        self: &Arc<Self>,
+        purpose: Purpose,
+        patience: Duration,
+    ) -> Result<Place> {
+        let place = |permit: SemaphorePermit<'_>, is_reserve| {
+            // It is given back when the place is dropped.
+            permit.forget();
+            Place { admission: Arc::clone(self), is_reserve }
         };
-        Ok(Place { admission: Arc::clone(self), is_reserve })
+        if let Ok(permit) = self.requests.try_acquire() {
+            return Ok(place(permit, false));
+        }
+        if purpose != Purpose::Sending
+            && let Ok(permit) = self.reserve.try_acquire()
+        {
+            return Ok(place(permit, true));
+        }
+        match tokio::time::timeout(patience, self.requests.acquire()).await {
+            Ok(Ok(permit)) => Ok(place(permit, false)),
+            _ => Err(full("too many requests are being worked on")),
+        }
     }
 
-    /// Whether a send would find a place.
+    /// Whether a send would find a place at once.
     pub(crate) fn has_place_to_send(&self) -> bool {
-        self.requests.taken.load(Ordering::Relaxed) < self.requests.most
+        self.requests.available_permits() > 0
     }
 
     /// A place for a receive that waits.
@@ -127,24 +144,6 @@ pub(crate) fn full(what: &str) -> Error {
     Error::new(ErrorKind::Saturated, what).with_retry(Retry::After(RETRY_AFTER))
 }
 
-/// Places that are counted. Nobody waits for one, which a semaphore would have to be ready for.
-#[derive(Debug)]
-struct Places {
-    taken: AtomicUsize,
-    most: usize,
-}
-
-impl Places {
-    fn new(most: usize) -> Self {
-        Self { taken: AtomicUsize::new(0), most }
-    }
-
-    fn take(&self) -> bool {
-        let one_more = |taken: usize| (taken < self.most).then_some(taken + 1);
-        self.taken.fetch_update(Ordering::AcqRel, Ordering::Relaxed, one_more).is_ok()
-    }
-}
-
 /// A request is counted as long as this is there.
 #[derive(Debug)]
 pub(crate) struct Place {
@@ -156,7 +155,7 @@ impl Drop for Place {
     fn drop(&mut self) {
         let Admission { requests, reserve, .. } = &*self.admission;
         let places = if self.is_reserve { reserve } else { requests };
-        places.taken.fetch_sub(1, Ordering::AcqRel);
+        places.add_permits(1);
     }
 }
 
@@ -196,5 +195,36 @@ fn give_back<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, usize>, key: &K) {
         if *count == 0 {
             counts.remove(key);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_request_gets_the_next_place_that_is_free_or_is_sent_away() {
+        let limits = Limits { requests: 1, ..Limits::default() };
+        let admission = Arc::new(Admission::new(&limits));
+        let patience = Duration::from_millis(10);
+        let send = || admission.request(Purpose::Sending, patience);
+        let first = send().await.unwrap();
+        assert!(!admission.has_place_to_send());
+        let began = Instant::now();
+        let refused = send().await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Saturated);
+        assert!(began.elapsed() >= patience, "it has waited");
+        // What sends nothing has a place of its own.
+        let other = admission.request(Purpose::Settling, patience).await.unwrap();
+        // They are asked in this order, so that two wait when the place gets free.
+        let long = || admission.request(Purpose::Sending, Duration::from_secs(60));
+        let leave = async { drop((first, other)) };
+        let (second, third, ()) = tokio::join!(long(), send(), leave);
+        assert!(second.is_ok() && third.is_err(), "the one that came first has it");
+        drop(second);
+        assert!(admission.has_place_to_send());
+        let _reserve = admission.request(Purpose::Other, patience).await.unwrap();
     }
 }

@@ -3,7 +3,6 @@
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
-use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::Request;
@@ -188,35 +187,9 @@ where
     let corr_id = corr_id.unwrap_or_else(|| CorrId::of(&head.headers)).0;
     let answered = match admit(service, head, body, &corr_id, reads).await {
         Ok((exchange, bytes)) => act(exchange, bytes).await,
-        Err(Refusal::Now(failure)) => Err(failure),
-        Err(Refusal::Busy(failure, pause)) => {
-            // Not at once: a client that does not wait by itself would keep the service busy with
-            // refusals, and nothing else.
-            tokio::time::sleep(pause).await;
-            Err(failure)
-        }
+        Err(failure) => Err(failure),
     };
     answered.unwrap_or_else(|failure| answer::failure(&failure, &corr_id))
-}
-
-/// Why a call does not begin.
-enum Refusal {
-    /// Its capability, or the request itself, is not good.
-    Now(Failure),
-    /// There is too much to do; it is held for this long.
-    Busy(Failure, Duration),
-}
-
-impl From<Failure> for Refusal {
-    fn from(failure: Failure) -> Self {
-        Self::Now(failure)
-    }
-}
-
-impl From<Refused> for Refusal {
-    fn from(refused: Refused) -> Self {
-        Self::Now(refused.into())
-    }
 }
 
 /// Refuses what can be refused, the cheapest first: who asks and from where, how often, then the
@@ -227,7 +200,7 @@ async fn admit(
     body: Body,
     corr_id: &Arc<str>,
     reads: Reads,
-) -> Result<(Exchange, Bytes), Refusal> {
+) -> Answer<(Exchange, Bytes)> {
     let peer = head.extensions.get::<Arc<Peer>>().map(Arc::clone);
     let peer = peer.ok_or_else(|| Failure::new(ErrorKind::Internal, "a call from nowhere"))?;
     // Before it is verified: whatever is taken back from here on makes it another one.
@@ -244,16 +217,13 @@ async fn admit(
             };
             let (budget, token_id) = (&service.admission.incoming, &caller.verified.token_id);
             let bounds = body::Bounds { most, patience, budget, token_id };
-            let read = body::read(&head, body, bounds).await.map_err(Failure::from)?;
-            // That may have taken a while.
-            service.auth.check_since(&caller.verified, epoch)?;
-            read
+            body::read(&head, body, bounds).await?
         }
     };
-    let place = service
-        .admission
-        .request(purpose)
-        .map_err(|error| Refusal::Busy(error.into(), service.settings().limits.refusal_pause))?;
+    let patience = service.settings().limits.refusal_pause;
+    let place = service.admission.request(purpose, patience).await?;
+    // All that may have taken a while.
+    service.auth.check_since(&caller.verified, epoch)?;
     Ok((Exchange { service, caller, head, peer, place, room }, bytes))
 }
 
@@ -269,12 +239,7 @@ fn purpose_of(path: &str) -> Purpose {
 }
 
 /// Finds out who asks, before anything else is looked at.
-fn caller(
-    service: &Service,
-    head: &Parts,
-    peer: &Peer,
-    corr_id: &Arc<str>,
-) -> Result<Caller, Refusal> {
+fn caller(service: &Service, head: &Parts, peer: &Peer, corr_id: &Arc<str>) -> Answer<Caller> {
     let mut given = head.headers.get_all(AUTHORIZATION).iter();
     let header = given.next().ok_or_else(Failure::no_capability)?;
     if given.next().is_some() {
