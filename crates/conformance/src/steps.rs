@@ -162,6 +162,8 @@ pub(crate) async fn picture(world: &World, jobs: &Jobs) -> Outcome<Picture> {
     let mut stats = jobs.stats().await?;
     stats.totals = mailbox::Totals::default();
     stats.oldest_age = stats.oldest_age.filter(|_| still);
+    // Servers count that down by a clock of their own, whatever a test does with its clock.
+    stats.expires_in = stats.expires_in.map(|_| Duration::ZERO);
     Ok(Picture { stats, messages })
 }
 
