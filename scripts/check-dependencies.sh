@@ -13,6 +13,10 @@ BUDGET_DEFAULT=50
 BUDGET_REDIS=105
 # With the client of a service: HTTP, TLS with the same provider, capabilities.
 BUDGET_REMOTE=84
+# The same with OAP/1: protobuf, and zstd; and with gRPC: HTTP/2 beside protobuf, and tonic without its
+# own connections, TLS and server.
+BUDGET_OAP=93
+BUDGET_GRPC=107
 
 # A name in this list stands for itself and for its family: `hyper` also for `hyper-util`.
 HEAVY="actix aws axum curl deadpool-redis fred grpcio h2 h3 http httparse hyper isahc native-tls
@@ -76,6 +80,8 @@ within_budget bare "$BUDGET_BARE" --no-default-features
 within_budget default "$BUDGET_DEFAULT"
 within_budget redis "$BUDGET_REDIS" --features redis
 within_budget remote "$BUDGET_REMOTE" --features remote
+within_budget oap "$BUDGET_OAP" --features oap
+within_budget grpc "$BUDGET_GRPC" --features grpc
 
 core="$(crates -p mailbox-core -e normal,build --target all)"
 if (($(echo "$core" | wc -l) != 1)); then

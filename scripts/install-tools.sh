@@ -67,7 +67,8 @@ redis-server --version | cut -d ' ' -f 1-3
 
 # Other implementations that the service is tested with; they get an environment of their own.
 PYTHON_ENV="$TARGET_DIR/python"
-PYTHON_PACKAGES="pymacaroons==0.13.0 schemathesis==4.32.5"
+PYTHON_PACKAGES="pymacaroons==0.13.0 schemathesis==4.32.5
+    grpcio==1.85.1 grpcio-reflection==1.85.1 grpcio-status==1.85.1 protobuf==7.36.2"
 has_packages() {
     "$PYTHON_ENV/bin/python" - $PYTHON_PACKAGES 2>/dev/null <<'PYTHON'
 import importlib.metadata, sys
@@ -100,8 +101,9 @@ if ! has_packages; then
         echo "python3 with its module venv is needed; as root: apt-get install python3-venv" >&2
         exit 1
     fi
-    echo "installing $PYTHON_PACKAGES into $PYTHON_ENV"
+    echo "installing" $PYTHON_PACKAGES "into $PYTHON_ENV"
     python3 -m venv "$PYTHON_ENV"
-    "$PYTHON_ENV/bin/pip" install --quiet --disable-pip-version-check $PYTHON_PACKAGES
+    # Not with its program pip, which knows where the environment was made, not where it is.
+    "$PYTHON_ENV/bin/python" -m pip install --quiet --disable-pip-version-check $PYTHON_PACKAGES
     has_packages || { echo "Python packages are still missing; see above" >&2; exit 1; }
 fi

@@ -18,14 +18,14 @@ finish() {
 trap finish EXIT
 
 cargo build -q $LOCKED -p mailbox-cli
-"$TARGET_DIR/debug/mailbox" serve --listen 127.0.0.1:0 --data "$work/data" --store memory: --max-wait 1s \
-    2>"$work/log" &
+"$TARGET_DIR/debug/mailbox" serve --listen 127.0.0.1:0 --oap off --data "$work/data" --store memory: \
+    --max-wait 1s 2>"$work/log" &
 service=$!
 for _ in $(seq 200); do
     [[ -s "$work/data/url" ]] && break
     sleep 0.05
 done
-url="$(cat "$work/data/url")" || { cat "$work/log" >&2; exit 1; }
+url="$(head -n 1 "$work/data/url")" || { cat "$work/log" >&2; exit 1; }
 
 # Where it may leave what it has learnt: every run begins anew.
 cd "$work"

@@ -28,4 +28,5 @@ step "faults"              scripts/run-faults.sh
 step "doctests"            cargo test $LOCKED --doc --workspace --all-features
 step "examples"            scripts/run-examples.sh
 step "shuttle"             scripts/run-shuttle.sh
+step "fuzz"                scripts/run-fuzz.sh
 step "dependencies"        scripts/check-dependencies.sh

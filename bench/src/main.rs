@@ -12,6 +12,7 @@ mod directory;
 mod http;
 mod journal;
 mod memory;
+mod oap;
 mod redis;
 mod report;
 mod round_trip;
@@ -20,12 +21,13 @@ mod timing;
 use std::process::ExitCode;
 
 use journal::place::Place;
+use mailbox_allocator::Wiping;
 use mimalloc::MiMalloc;
 use report::Row;
 
 /// The same as that of the `mailbox` program, for all contestants in this process.
 #[global_allocator]
-static ALLOCATOR: MiMalloc = MiMalloc;
+static ALLOCATOR: Wiping<MiMalloc> = Wiping::new(MiMalloc);
 
 /// A part, by what it needs.
 #[derive(Debug, Clone, Copy)]
@@ -62,6 +64,10 @@ const MEASUREMENTS: &[(&str, Measurement)] = &[
     ("http paced", Disk(http::paced::sends)),
     ("http slow", Disk(http::slow::honest_beside_slow)),
     ("http overload", Disk(http::overload::at_three_times)),
+    ("oap limit", Processor(oap::limit::against_echo)),
+    ("oap http", Processor(oap::limit::against_http)),
+    ("oap batches", Processor(oap::batches::by_processor_time)),
+    ("oap peers", Disk(oap::peers::compared)),
 ];
 
 fn main() -> ExitCode {

@@ -31,7 +31,7 @@ pub(crate) enum Load {
 }
 
 /// Messages a second, over so many connections for so long.
-pub(super) async fn run(server: &Server, load: Load, connections: usize, turn: Duration) -> f64 {
+pub(crate) async fn run(server: &Server, load: Load, connections: usize, turn: Duration) -> f64 {
     let done = std::sync::Arc::new(AtomicU64::new(0));
     let end = Instant::now() + turn;
     let started = Instant::now();
@@ -54,7 +54,7 @@ pub(super) async fn run(server: &Server, load: Load, connections: usize, turn: D
 }
 
 /// Empties the mailbox, so that every turn begins alike.
-pub(super) async fn purge(server: &Server) {
+pub(crate) async fn purge(server: &Server) {
     let mut connection = Connection::open(server.address).await;
     let request = request(server, "/v1/topics/jobs/purge", "");
     let (status, _) = connection.exchange(&request).await;
@@ -89,7 +89,7 @@ impl Requests {
     fn new(server: &Server, load: Load) -> Self {
         let one = format!("{{\"payload_b64\":\"{}\"}}", &**PAYLOAD_B64);
         // The limit has no arguments: how many it gives is in its path.
-        let is_limit = server.capability == "none";
+        let is_limit = server.needed().is_none();
         let first = match load {
             Load::Sends(Batch::One) => request(server, "/v1/send", &send_body()),
             Load::Sends(Batch::Ten) => {

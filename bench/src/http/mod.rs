@@ -2,12 +2,12 @@
 //! request, with the same client. Servers are processes of their own; they take turns. Then peers
 //! with equal durability.
 
-mod client;
+pub(crate) mod client;
 mod constant;
 pub(crate) mod overload;
 pub(crate) mod paced;
 pub(crate) mod peers;
-mod server;
+pub(crate) mod server;
 pub(crate) mod slow;
 
 use std::time::Duration;
@@ -22,7 +22,7 @@ use server::Server;
 pub(crate) use server::serve_as_child;
 
 /// Connections at a time.
-const CONNECTIONS: usize = 64;
+pub(crate) const CONNECTIONS: usize = 64;
 /// How long a turn takes, and how many there are.
 const TURN: Duration = Duration::from_millis(1200);
 const TURNS: usize = 4;
@@ -75,7 +75,7 @@ fn against_limit(
     (sends, cycles)
 }
 
-fn two_threads() -> Runtime {
+pub(crate) fn two_threads() -> Runtime {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder.worker_threads(2).enable_all().build().expect("a runtime starts")
 }

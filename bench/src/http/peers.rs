@@ -213,7 +213,7 @@ impl Line {
     }
 }
 
-fn line_end(bytes: &[u8], from: usize) -> Option<usize> {
+pub(crate) fn line_end(bytes: &[u8], from: usize) -> Option<usize> {
     let rest = bytes.get(from..)?;
     rest.windows(2).position(|pair| pair == b"\r\n").map(|at| from + at + 2)
 }
@@ -223,7 +223,7 @@ fn number(bytes: &[u8]) -> i64 {
 }
 
 /// Where an answer of beanstalkd ends, if it is all there.
-fn beanstalk_end(bytes: &[u8]) -> Option<usize> {
+pub(crate) fn beanstalk_end(bytes: &[u8]) -> Option<usize> {
     let end = line_end(bytes, 0)?;
     if !bytes.starts_with(b"RESERVED ") {
         return Some(end);
@@ -248,14 +248,14 @@ fn reply_end(bytes: &[u8], from: usize) -> Option<usize> {
 }
 
 /// A beanstalkd that runs until this is dropped.
-struct Beanstalkd {
+pub(crate) struct Beanstalkd {
     child: Child,
-    address: SocketAddr,
+    pub(crate) address: SocketAddr,
 }
 
 impl Beanstalkd {
     /// With a directory it syncs before it answers.
-    fn start(directory: Option<&std::path::Path>) -> Option<Self> {
+    pub(crate) fn start(directory: Option<&std::path::Path>) -> Option<Self> {
         let free =
             std::net::TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr()).ok()?;
         let mut command = Command::new("beanstalkd");

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
 use mailbox::backends::journal::{JournalBackend, JournalConfig};
 use mailbox::backends::memory::{MemoryBackend, MemoryConfig};
@@ -16,20 +17,24 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 const CHILD: &str = "http-child";
+/// What a limit says for its capability: it wants none.
+const NO_CAPABILITY: &str = "none";
 
 /// A server that runs until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Server {
     child: Child,
     stdin: Option<ChildStdin>,
-    pub(super) address: SocketAddr,
-    /// What every request has in its head.
-    pub(super) capability: String,
+    pub(crate) address: SocketAddr,
+    /// Where frames of OAP/1 go.
+    pub(crate) oap: SocketAddr,
+    /// What every request has in its head, or every connection in its first frame.
+    pub(crate) capability: String,
 }
 
 impl Server {
-    /// Starts a server: `memory`, `journal PATH` or `constant`.
-    pub(super) fn start(words: &[&str]) -> Self {
+    /// Starts a server: `memory`, `journal PATH`, `constant` or `echo`.
+    pub(crate) fn start(words: &[&str]) -> Self {
         let program = std::env::current_exe().expect("a running program has a path");
         let mut child = Command::new(program)
             .arg(CHILD)
@@ -41,13 +46,20 @@ impl Server {
         let stdout = child.stdout.take().expect("it was asked for");
         let mut line = String::new();
         BufReader::new(stdout).read_line(&mut line).expect("a server says where it is");
-        let (address, capability) = line.trim().split_once(' ').expect("two words");
+        let said: Vec<&str> = line.trim().split(' ').collect();
+        let &[address, oap, capability] = &said[..] else { panic!("no server says {line:?}") };
         Self {
             stdin: child.stdin.take(),
             child,
             address: address.parse().expect("an address"),
+            oap: oap.parse().expect("an address"),
             capability: capability.to_owned(),
         }
+    }
+
+    /// The capability, if it is a service.
+    pub(crate) fn needed(&self) -> Option<&str> {
+        Some(self.capability.as_str()).filter(|capability| *capability != NO_CAPABILITY)
     }
 
     /// Memory that it has at the moment, in bytes.
@@ -56,6 +68,17 @@ impl Server {
         let text = std::fs::read_to_string(path).unwrap_or_default();
         let pages = text.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());
         pages.unwrap_or_default() * 4096
+    }
+
+    /// Processor time that it has used, 0 where there is no /proc.
+    pub(crate) fn cpu_time(&self) -> Duration {
+        let path = format!("/proc/{}/stat", self.child.id());
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        // Behind the name, which may have spaces: the 14th and 15th field are the 12th and 13th.
+        let fields = text.rsplit(')').next().unwrap_or_default().split_whitespace();
+        let ticks: u64 = fields.skip(11).take(2).filter_map(|it| it.parse::<u64>().ok()).sum();
+        let per_second = rustix::param::clock_ticks_per_second().max(1);
+        Duration::from_millis(ticks * 1000 / per_second)
     }
 }
 
@@ -77,21 +100,26 @@ pub(crate) fn serve_as_child(words: &[String]) -> bool {
         let address = listener.local_addr().expect("it is bound");
         match words[1].as_str() {
             "constant" => {
-                announce(address, "none");
+                announce(address, address, NO_CAPABILITY);
                 tokio::spawn(super::constant::serve(listener));
+                until_left().await;
+            }
+            "echo" => {
+                announce(address, address, NO_CAPABILITY);
+                tokio::spawn(crate::oap::echo::serve(listener));
                 until_left().await;
             }
             store => {
                 let store = open(store, words.get(2).map(String::as_str)).await;
-                serve(listener, address, store).await;
+                serve(listener, store).await;
             }
         }
     });
     true
 }
 
-fn announce(address: SocketAddr, capability: &str) {
-    println!("{address} {capability}");
+fn announce(address: SocketAddr, oap: SocketAddr, capability: &str) {
+    println!("{address} {oap} {capability}");
     std::io::stdout().flush().expect("somebody reads it");
 }
 
@@ -115,14 +143,16 @@ async fn open(store: &str, path: Option<&str>) -> Arc<dyn Backend> {
     JournalBackend::open_with(path, config).await.expect("a new journal opens")
 }
 
-async fn serve(listener: TcpListener, address: SocketAddr, store: Arc<dyn Backend>) {
+async fn serve(listener: TcpListener, store: Arc<dyn Backend>) {
     let config = Config::default();
     let auth = Auth::open(Vault::memory(), config.capabilities.clone()).expect("in memory");
     let capability = auth.operator().expect("it can be made").encode();
     let service = Service::new(Arc::clone(&store), auth, config);
-    announce(address, &capability);
+    let frames = TcpListener::bind("127.0.0.1:0").await.expect("a port to listen on");
+    let listeners = vec![Listener::tcp(listener), Listener::tcp(frames).for_oap()];
+    let address = |at: usize| listeners[at].address().expect("it is bound");
+    announce(address(0), address(1), &capability);
     let stop = CancellationToken::new();
-    let listeners = vec![Listener::tcp(listener)];
     let running = tokio::spawn(mailbox_server::run(listeners, service, stop.clone()));
     until_left().await;
     stop.cancel();

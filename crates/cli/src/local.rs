@@ -56,21 +56,44 @@ fn variable(name: &str) -> Option<String> {
 /// Where the service is: `MAILBOX_URL`, what the data directory says, or the default.
 pub(crate) fn url() -> Result<String> {
     if let Some(url) = variable("MAILBOX_URL") {
-        let is_url = url.starts_with("http://") || url.starts_with("https://");
-        if !is_url {
-            let message = "MAILBOX_URL: write http://host:port or https://host:port";
+        if !is_of_service(url.split("://").next().unwrap_or_default()) {
+            let message = "MAILBOX_URL: write http://host:port, or https, grpc, grpcs, oap, oaps";
             return Err(Error::new(ErrorKind::InvalidParameter, message));
         }
         return Ok(url);
     }
-    Ok(written_url()?.unwrap_or_else(|| DEFAULT_URL.to_owned()))
+    Ok(written_urls()?.into_iter().next().unwrap_or_else(|| DEFAULT_URL.to_owned()))
 }
 
-/// Where a service with this data directory has said that it is.
-fn written_url() -> Result<Option<String>> {
-    let Some(path) = data().map(|data| data.join(URL_FILE)) else { return Ok(None) };
-    let text = read(&path)?.map(|text| text.trim().to_owned());
-    Ok(text.filter(|url| url.starts_with("http://") || url.starts_with("https://")))
+/// Where a service with this data directory has said that it is: for HTTP first, then for OAP/1.
+fn written_urls() -> Result<Vec<String>> {
+    let Some(path) = data().map(|data| data.join(URL_FILE)) else { return Ok(Vec::new()) };
+    let Some(text) = read(&path)? else { return Ok(Vec::new()) };
+    let is_url = |url: &&str| is_of_service(url.split("://").next().unwrap_or_default());
+    Ok(text.lines().map(str::trim).filter(is_url).map(str::to_owned).collect())
+}
+
+/// Whether addresses that begin so lead to a service.
+pub(crate) fn is_of_service(scheme: &str) -> bool {
+    matches!(scheme, "http" | "https" | "grpc" | "grpcs" | "oap" | "oaps")
+}
+
+/// The same place, as a service has written it down: with its port, and gRPC is where HTTP is.
+fn as_written(address: &Address, port: u16) -> String {
+    let (scheme, place) = (address.scheme(), address.place());
+    let scheme = match scheme.strip_prefix("grpc") {
+        Some(rest) => format!("http{rest}"),
+        None => scheme.to_owned(),
+    };
+    if names_port(place) {
+        format!("{scheme}://{place}")
+    } else {
+        format!("{scheme}://{place}:{port}")
+    }
+}
+
+fn names_port(place: &str) -> bool {
+    place.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'))
 }
 
 /// The address of a mailbox of the service.
@@ -85,14 +108,20 @@ pub(crate) fn address(name: &str) -> Result<Address> {
 
 /// Opens the service that an address leads to, with the capability that is for it.
 pub(crate) async fn open(address: &Address) -> Result<Arc<RemoteBackend>> {
+    // Before anybody is asked: what is wrong with an address is nothing that is wrong there.
+    let (host, port) = address.service()?.ok_or_else(|| {
+        let message = format!("{}: is no service", address.scheme());
+        Error::new(ErrorKind::InvalidParameter, message).with_field("address")
+    })?;
     let base = format!("{}://{}", address.scheme(), address.place());
-    let is_here = is_loopback(address.host());
-    if is_here {
-        probe(address, &base).await?;
+    if is_loopback(host) {
+        let at = if names_port(address.place()) { String::new() } else { format!(", port {port}") };
+        probe(host, port, &format!("{base}{at}")).await?;
     }
     let is_named = address.options().contains_key("cap_file") || variable("MAILBOX_CAP").is_some();
-    let written = if is_named { None } else { written_url()? };
-    if written.as_deref().map(|url| url.trim_end_matches('/')) == Some(&base) {
+    let written = if is_named { Vec::new() } else { written_urls()? };
+    let own = as_written(address, port);
+    if is_among(&written, &own) {
         address.allow_options(&["ca"])?;
         if let Some(operator) = operator()? {
             let mut config = RemoteConfig::default().with_capability(operator.as_str());
@@ -101,9 +130,15 @@ pub(crate) async fn open(address: &Address) -> Result<Arc<RemoteBackend>> {
         }
     }
     let opened = RemoteBackend::at(address).await;
-    opened.map_err(|error| {
-        if is_named { error } else { without_capability(error, &base, written.as_deref()) }
-    })
+    opened.map_err(
+        |error| {
+            if is_named { error } else { without_capability(error, &base, &own, &written) }
+        },
+    )
+}
+
+fn is_among(written: &[String], own: &str) -> bool {
+    written.iter().any(|url| url.trim_end_matches('/') == own)
 }
 
 /// Opens the service of this machine, or that at `MAILBOX_URL`.
@@ -144,28 +179,31 @@ fn is_loopback(host: &str) -> bool {
 }
 
 /// Finds out at once that nobody listens, and says what to do about it.
-async fn probe(address: &Address, base: &str) -> Result<()> {
-    let is_tls = address.scheme() == "https";
-    let port = address.place().rsplit_once(':').and_then(|(_, port)| port.parse().ok());
-    let port: u16 = port.unwrap_or(if is_tls { 443 } else { 80 });
-    let connected = tokio::time::timeout(PROBE, TcpStream::connect((address.host(), port))).await;
+async fn probe(host: &str, port: u16, shown: &str) -> Result<()> {
+    let connected = tokio::time::timeout(PROBE, TcpStream::connect((host, port))).await;
     let why = match connected {
         Ok(Ok(_)) => return Ok(()),
         Ok(Err(error)) => error.to_string(),
         Err(_) => "no answer".to_owned(),
     };
-    let message = format!("there is no service at {base} ({why}); `mailbox serve` starts one");
+    let message = format!("there is no service at {shown} ({why}); `mailbox serve` starts one");
     Err(Error::new(ErrorKind::Connection, message))
 }
 
 /// Says where a capability would have been looked for.
-fn without_capability(error: Error, base: &str, written: Option<&str>) -> Error {
+fn without_capability(error: Error, base: &str, own: &str, written: &[String]) -> Error {
     if error.kind() != ErrorKind::Unauthorized {
         return error;
     }
+    // A name may lead anywhere, also to somebody else on this machine; but who writes this means
+    // the service that is here.
+    let meant = own.replacen("://localhost:", "://127.0.0.1:", 1);
     let why = match written {
-        Some(url) => format!("; that of the operator is for {url} alone"),
-        None => String::new(),
+        [] => String::new(),
+        urls if meant != own && is_among(urls, &meant) => {
+            " (write 127.0.0.1, and that of the operator is used)".to_owned()
+        }
+        urls => format!("; that of the operator is for {} alone", urls.join(" and ")),
     };
     let message = format!(
         "there is no capability for {base}{why}: MAILBOX_CAP takes one, `mailbox cap mint` \
@@ -185,6 +223,20 @@ mod tests {
         }
         for host in ["", "0.0.0.0", "10.0.0.1", "localhost.example", "::", "127.0.0.1.example"] {
             assert!(!is_loopback(host), "{host}");
+        }
+    }
+    #[test]
+    fn a_place_is_compared_with_its_port_and_grpc_is_where_http_is() {
+        for (text, written) in [
+            ("http://127.0.0.1:7600/jobs", "http://127.0.0.1:7600"),
+            ("grpc://127.0.0.1/jobs", "http://127.0.0.1:7600"),
+            ("grpcs://[::1]/jobs", "https://[::1]:7600"),
+            ("oap://127.0.0.1/jobs", "oap://127.0.0.1:7601"),
+            ("http://127.0.0.1/jobs", "http://127.0.0.1:80"),
+        ] {
+            let address = Address::parse(text).unwrap();
+            let (_, port) = address.service().unwrap().unwrap();
+            assert_eq!(as_written(&address, port), written, "{text}");
         }
     }
 }

@@ -50,7 +50,7 @@ impl Place {
             check_path(&address, making)?;
         }
         let backend: Arc<dyn Backend> = match address.scheme() {
-            "http" | "https" => local::open(&address).await?,
+            scheme if local::is_of_service(scheme) => local::open(&address).await?,
             _ => open_backend(&address).await?,
         };
         Ok(Self { backend, name: address.name().clone(), address })
@@ -89,6 +89,15 @@ impl Place {
     /// What others can find it by, without secrets.
     pub(crate) fn known_as(&self) -> String {
         self.backend.address(&self.name)
+    }
+}
+
+/// A reply address of a message of this backend, as it means the same elsewhere: a bare name is one
+/// beside the mailbox that the message comes from.
+pub(crate) fn seen_from_afar(backend: &dyn Backend, reply_to: &str) -> String {
+    match reply_to.parse() {
+        Ok(name) if !Address::has_scheme(reply_to) => backend.address(&name),
+        _ => reply_to.to_owned(),
     }
 }
 

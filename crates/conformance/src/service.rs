@@ -1,5 +1,5 @@
-//! Mailboxes through a service, over HTTP on this machine: every call is a request, and whatever
-//! keeps the messages behind it takes its time from the case.
+//! Mailboxes through a service on this machine, by every protocol it has: every call is a request,
+//! and whatever keeps the messages behind it takes its time from the case.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -30,26 +30,66 @@ use crate::world::Time;
 /// What times on the wire are counted in.
 const MILLISECOND: Duration = Duration::from_millis(1);
 
-/// Through a service that keeps messages in memory.
+/// How a service is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Http,
+    Grpc,
+    Oap,
+}
+
+/// Through a service that keeps messages in memory, over HTTP.
 #[must_use]
 pub fn http_memory() -> Subject {
-    Subject::new("http-memory", memory_abilities(), async |setup| {
+    over_memory("http-memory", Way::Http)
+}
+
+/// The same over gRPC.
+#[must_use]
+pub fn grpc_memory() -> Subject {
+    over_memory("grpc-memory", Way::Grpc)
+}
+
+/// The same over OAP/1.
+#[must_use]
+pub fn oap_memory() -> Subject {
+    over_memory("oap-memory", Way::Oap)
+}
+
+/// Through a service that keeps messages in a journal, over HTTP.
+#[must_use]
+pub fn http_journal() -> Subject {
+    over_journal("http-journal", Way::Http)
+}
+
+/// The same over gRPC.
+#[must_use]
+pub fn grpc_journal() -> Subject {
+    over_journal("grpc-journal", Way::Grpc)
+}
+
+/// The same over OAP/1.
+#[must_use]
+pub fn oap_journal() -> Subject {
+    over_journal("oap-journal", Way::Oap)
+}
+
+fn over_memory(name: &'static str, way: Way) -> Subject {
+    Subject::new(name, memory_abilities(), move |setup: Setup| async move {
         let clock = ManualClock::new();
         let store = in_memory(setup.clone(), &clock)?;
-        let served = Served::start(store, &setup).await?;
+        let served = Served::start(store, &setup, way).await?;
         Ok(served.opened(clock, None))
     })
     .with(|info| (info.virtual_time, info.configurable, info.finest) = (true, true, MILLISECOND))
 }
 
-/// Through a service that keeps messages in a journal.
-#[must_use]
-pub fn http_journal() -> Subject {
-    Subject::new("http-journal", journal_abilities(), async |setup| {
+fn over_journal(name: &'static str, way: Way) -> Subject {
+    Subject::new(name, journal_abilities(), move |setup: Setup| async move {
         let clock = ManualClock::new();
         let config = journal_config(setup.clone(), &clock);
         let journal = Arc::new(Reopening::in_directory(temporary()?, config).await?);
-        opened_journal(journal, setup, clock).await
+        opened_journal(journal, setup, clock, way).await
     })
     .with(|info| (info.virtual_time, info.configurable, info.restart) = (true, true, true))
     .with(|info| info.finest = MILLISECOND)
@@ -98,7 +138,7 @@ impl Drop for Served {
 }
 
 impl Served {
-    async fn start(store: Arc<dyn Backend>, setup: &Setup) -> Result<Self> {
+    async fn start(store: Arc<dyn Backend>, setup: &Setup, way: Way) -> Result<Self> {
         let mut config = Config::default();
         // Cases set the library's own rules, which have no bounds on age.
         config.allow_unbounded_retention = true;
@@ -110,9 +150,15 @@ impl Served {
         let unbound =
             |error| Error::new(ErrorKind::Internal, "no port to listen on").with_source(error);
         let listener = TcpListener::bind("127.0.0.1:0").await.map_err(unbound)?;
-        let url = format!("http://{}", listener.local_addr().map_err(unbound)?);
+        let address = listener.local_addr().map_err(unbound)?;
         let (service, stop) = (Service::new(store, auth, config), CancellationToken::new());
-        let listeners = vec![Listener::tcp(listener)];
+        let listener = Listener::tcp(listener);
+        let (listener, url) = match way {
+            Way::Http => (listener, format!("http://{address}")),
+            Way::Grpc => (listener, format!("grpc://{address}")),
+            Way::Oap => (listener.for_oap(), format!("oap://{address}")),
+        };
+        let listeners = vec![listener];
         tokio::spawn(mailbox_server::run(listeners, service, stop.clone()));
         let config = RemoteConfig::default().with_capability(capability);
         let remote = RemoteBackend::open_with(&url, config).await?;
@@ -129,15 +175,16 @@ fn opened_journal(
     journal: Arc<Reopening>,
     setup: Setup,
     clock: ManualClock,
+    way: Way,
 ) -> BoxFuture<'static, Result<Opened>> {
     Box::pin(async move {
         let store = Arc::<Reopening>::clone(&journal);
-        let served = Served::start(store, &setup).await?;
+        let served = Served::start(store, &setup, way).await?;
         let time = clock.clone();
         let restart = Restart(Box::new(move || {
             Box::pin(async move {
                 journal.reopen().await?;
-                opened_journal(journal, setup, time).await
+                opened_journal(journal, setup, time, way).await
             })
         }));
         Ok(served.opened(clock, Some(restart)))
@@ -152,7 +199,7 @@ fn opened_redis(
 ) -> BoxFuture<'static, Result<Opened>> {
     Box::pin(async move {
         let store = RedisBackend::open_with(&url, config.clone().with_clock(clock.clock())).await?;
-        let served = Served::start(store, &setup).await?;
+        let served = Served::start(store, &setup, Way::Http).await?;
         let time = clock.clone();
         let restart = Restart(Box::new(move || opened_redis(url, config, setup, time)));
         Ok(served.opened(clock, Some(restart)))
@@ -169,7 +216,11 @@ fn opened_two(
         let with_clock = config.clone().with_clock(clock.clock());
         let one = RedisBackend::open_with(&url, with_clock.clone()).await?;
         let other = RedisBackend::open_with(&url, with_clock).await?;
-        let both = [Served::start(one, &setup).await?, Served::start(other, &setup).await?];
+        let (one, other) = (
+            Served::start(one, &setup, Way::Http).await?,
+            Served::start(other, &setup, Way::Http).await?,
+        );
+        let both = [one, other];
         let two = Two { both, turn: AtomicUsize::new(0) };
         let time = clock.clone();
         let restart = Restart(Box::new(move || opened_two(url, config, setup, time)));

@@ -19,7 +19,10 @@ use crate::fault::Faulty;
 use crate::journal::Reopening;
 use crate::peer::{Opening, Pair};
 pub use crate::redis::{redis, redis_cluster, redis_sentinel};
-pub use crate::service::{http_journal, http_memory, http_redis, http_two};
+pub use crate::service::{
+    grpc_journal, grpc_memory, http_journal, http_memory, http_redis, http_two, oap_journal,
+    oap_memory,
+};
 use crate::subject::{Home, Opened, Restart, Setup, Subject};
 use crate::world::Time;
 
@@ -47,6 +50,10 @@ pub fn all() -> Vec<Subject> {
         http_journal(),
         http_redis(),
         http_two(),
+        grpc_memory(),
+        grpc_journal(),
+        oap_memory(),
+        oap_journal(),
     ]
 }
 

@@ -23,6 +23,8 @@ use crate::name::Name;
 /// | `redis+cluster://a,b,c/name` | a mailbox on that cluster |
 /// | `redis+sentinel://a,b/master/name` | a mailbox on whichever server the sentinels say |
 /// | `http://host:port/name`, `https:` | a mailbox of that service |
+/// | `grpc://host:port/name`, `grpcs:` | the same, over gRPC; port 7600 if none is named |
+/// | `oap://host:port/name`, `oaps:` | the same, over OAP/1; port 7601 if none is named |
 ///
 /// Only the form is checked here; what place and options mean is the backend's.
 #[derive(Clone, PartialEq, Eq)]
@@ -39,6 +41,68 @@ pub struct Address {
 const ADDRESS_LEN: usize = 4096;
 /// Schemes whose place is a path on this machine: no host, no user, no password.
 const PATH_SCHEMES: &[&str] = &["journal", "dir"];
+/// How addresses of services begin, whether with TLS, and the port if they name none. gRPC is where
+/// `mailbox serve` has HTTP; HTTP itself has the ports that everybody expects of it.
+const SERVICES: [(&str, bool, u16); 6] = [
+    ("http", false, 80),
+    ("https", true, 443),
+    ("grpc", false, 7600),
+    ("grpcs", true, 7600),
+    ("oap", false, 7601),
+    ("oaps", true, 7601),
+];
+
+/// Where a service is, as an address says it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ServicePlace<'a> {
+    pub(crate) scheme: &'static str,
+    pub(crate) is_tls: bool,
+    /// Without the brackets of IPv6.
+    pub(crate) host: &'a str,
+    pub(crate) port: u16,
+}
+
+impl<'a> ServicePlace<'a> {
+    /// Reads `http://host:port` in two parts.
+    pub(crate) fn read(scheme: &str, place: &'a str) -> Result<Self> {
+        let invalid =
+            |message| Error::new(ErrorKind::InvalidParameter, message).with_field("address");
+        let refuse = |why: &str| invalid(format!("{scheme}://{place:.200} {why}"));
+        let known = SERVICES.into_iter().find(|(known, _, _)| *known == scheme);
+        let (scheme, is_tls, usual) =
+            known.ok_or_else(|| invalid(format!("{scheme:.40}: is no service")))?;
+        if place.contains(['@', '/']) {
+            // Without the place: it may have a password in it.
+            let form = format!("{scheme}://host:port/name");
+            let message = format!("an address of a service is {form}, without user or path");
+            return Err(invalid(message));
+        }
+        let (host, port) = match place.rsplit_once(':') {
+            Some((host, port)) if !port.ends_with(']') => {
+                (host, port.parse().map_err(|_| refuse("has no port that is a number"))?)
+            }
+            _ => (place, usual),
+        };
+        if host.is_empty() {
+            return Err(refuse("names no host"));
+        }
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        Ok(Self { scheme, is_tls, host, port })
+    }
+
+    /// Refuses certificates where nothing is encrypted: whoever names them expects that it is.
+    ///
+    /// # Errors
+    /// `InvalidParameter`.
+    pub(crate) fn check_ca(&self, has_ca: bool) -> Result<()> {
+        if self.is_tls || !has_ca {
+            return Ok(());
+        }
+        let scheme = self.scheme;
+        let message = format!("{scheme}: has no TLS; write {scheme}s:");
+        Err(Error::new(ErrorKind::InvalidParameter, message).with_field("ca"))
+    }
+}
 
 impl Address {
     /// Reads an address.
@@ -66,6 +130,11 @@ impl Address {
         if with_host && PATH_SCHEMES.contains(&scheme) && !path.starts_with('/') {
             let why = "has a path on this machine, not a host: write it with one slash or three";
             return Err(refuse(text, why));
+        }
+        if with_host && is_service(scheme) && !path.is_empty() && !path.contains(['/', '@']) {
+            let shown = format!("{scheme}://{path:.200}");
+            let message = format!("{shown} names no mailbox; write {shown}/NAME");
+            return Err(Error::new(ErrorKind::InvalidParameter, message).with_field("address"));
         }
         let (place, name) = match path.rsplit_once('/') {
             // What lies directly in the root directory.
@@ -134,6 +203,21 @@ impl Address {
         }
     }
 
+    /// Host and port of the service that it leads to, the port being the usual one of the scheme if
+    /// none is named; nothing if it leads to no service. Nothing is looked up or connected to.
+    ///
+    /// # Errors
+    /// `InvalidParameter` if no service can be there: a path, a user or a port that is none; or if
+    /// a certificate is named and the scheme has no TLS.
+    pub fn service(&self) -> Result<Option<(&str, u16)>> {
+        if !is_service(&self.scheme) {
+            return Ok(None);
+        }
+        let place = ServicePlace::read(&self.scheme, &self.place)?;
+        place.check_ca(self.options.contains_key("ca"))?;
+        Ok(Some((place.host, place.port)))
+    }
+
     /// The mailbox there.
     #[must_use]
     pub const fn name(&self) -> &Name {
@@ -159,6 +243,10 @@ impl Address {
             }
         }
     }
+}
+
+fn is_service(scheme: &str) -> bool {
+    SERVICES.iter().any(|(known, _, _)| *known == scheme)
 }
 
 fn is_scheme(text: &str) -> bool {
@@ -242,10 +330,53 @@ mod tests {
     }
 
     #[test]
+    fn a_service_is_at_a_host_and_a_port() {
+        for (text, host, port) in [
+            ("http://127.0.0.1:7600/jobs", "127.0.0.1", 7600),
+            ("http://h/jobs", "h", 80),
+            ("https://h/jobs", "h", 443),
+            ("grpc://h/jobs", "h", 7600),
+            ("grpcs://h/jobs?ca=ca.pem", "h", 7600),
+            ("oap://[::1]/jobs", "::1", 7601),
+            ("oaps://[::1]:1/jobs", "::1", 1),
+        ] {
+            let address = Address::parse(text).unwrap();
+            assert_eq!(address.service().unwrap(), Some((host, port)), "{text}");
+        }
+        assert_eq!(Address::parse("redis://h/jobs").unwrap().service().unwrap(), None);
+        for (text, why) in [
+            ("oap://h:1/a/b", "an address of a service is oap://host:port/name, without user"),
+            ("http://u:hunter2@h:1/jobs", "without user or path"),
+            ("oap://h:99999/j", "oap://h:99999 has no port that is a number"),
+            ("http://h:abc/j", "has no port that is a number"),
+            ("grpc://h:/j", "has no port that is a number"),
+            ("http:///j", "names no host"),
+            ("grpc://h/j?ca=x", "grpc: has no TLS; write grpcs:"),
+            ("http://h/j?ca=x", "http: has no TLS; write https:"),
+        ] {
+            let error = Address::parse(text).unwrap().service().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidParameter, "{text}");
+            let shown = error.to_string();
+            assert!(shown.contains(why) && !shown.contains("hunter2"), "{text}: {shown}");
+        }
+    }
+
+    #[test]
+    fn a_service_without_a_mailbox_is_told_apart_from_one_without_a_host() {
+        for text in ["http://127.0.0.1:7600", "grpcs://h", "oap://[::1]:7601?ca=x"] {
+            let error = Address::parse(text).unwrap_err();
+            let shown = text.trim_end_matches("?ca=x");
+            let expected = format!("{shown} names no mailbox; write {shown}/NAME");
+            assert!(error.to_string().contains(&expected), "{error}");
+        }
+    }
+
+    #[test]
     fn a_bad_address_is_refused_without_showing_its_password() {
         for text in [
             "redis://u:hunter2@h",
             "redis://u:hunter2@h:6379",
+            "http://u:hunter2@h:6379",
             "redis://u:p/hunter2@h",
             "redis://u:hun?ter2@h/jobs",
             "redis://h/n?hunter2=1&hunter2=2",

@@ -151,9 +151,13 @@
 //! With the feature `remote`, `Mailbox::open("http://host:7600/jobs")` is a mailbox of a service
 //! (`mailbox serve`). The capability is in the file that `?cap_file=PATH` names, or in the
 //! environment variable `MAILBOX_CAP`; `ca=PATH` names certificates to trust with `https:`.
+//! With the feature `oap` a service is also at `oap://host:7601/jobs` or `oaps:`, with the feature
+//! `grpc` at `grpc://host:7600/jobs` or `grpcs:`. All of them lead to the same mailboxes. OAP/1 is
+//! the one for many messages: calls share a few connections, and what many tasks send or
+//! acknowledge at the same time goes out together.
 //!
-//! Those are the homes of today. Addresses of the planned ones (`sqs:`, `grpc:`, `oap:`)
-//! are understood; opening one gives [`ErrorKind::Unsupported`].
+//! Those are the homes of today. Addresses of the planned one (`sqs:`) are understood; opening one
+//! gives [`ErrorKind::Unsupported`].
 //!
 //! # What a home can do
 //!
@@ -198,7 +202,9 @@
 //! |---|---|---|
 //! | `blocking` | no | the module `blocking`: the same mailbox without async |
 //! | `directory` | yes | the module `backends::directory`: mailboxes in folders, on Linux |
+//! | `grpc` | no | services over gRPC, with `remote` |
 //! | `journal` | no | the module `backends::journal`: mailboxes on disk, in this process |
+//! | `oap` | no | services over OAP/1, with `remote` |
 //! | `redis` | no | the module `backends::redis`: mailboxes on Redis or Valkey |
 //! | `planted` | no | bugs for the backends' own tests to find; never for real use |
 //! | `remote` | no | the module `backends::remote`: mailboxes of a service, over HTTP |

@@ -13,13 +13,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::mailbox::Mailbox;
 
 /// Schemes of the grammar that no backend has yet, and which one will.
-const PLANNED: &[(&str, &str)] = &[
-    ("sqs", "sqs"),
-    ("grpc", "remote"),
-    ("grpcs", "remote"),
-    ("oap", "remote"),
-    ("oaps", "remote"),
-];
+const PLANNED: &[(&str, &str)] = &[("sqs", "sqs")];
 
 /// What keeps the mailbox at an address: for programs that pass on the calls of others. The name
 /// to call it with is [`Address::name`].
@@ -56,7 +50,7 @@ async fn open_with(address: &Address, rules: Option<Policy>) -> Result<Arc<dyn B
         "journal" => journal(address, rules).await,
         "dir" => directory(address, rules).await,
         "redis" | "rediss" | "redis+cluster" | "redis+sentinel" => redis(address, rules).await,
-        "http" | "https" => remote(address, rules).await,
+        "http" | "https" | "grpc" | "grpcs" | "oap" | "oaps" => remote(address, rules).await,
         scheme => Err(unknown(address, scheme).with_field("address")),
     }
 }
@@ -75,12 +69,13 @@ fn unknown(address: &Address, scheme: &str) -> Error {
     let Some((_, backend)) = PLANNED.iter().find(|(planned, _)| *planned == scheme) else {
         let message = format!(
             "no such scheme: {scheme}:; there are memory:, journal:, dir:, redis:, rediss:, \
-             redis+cluster:, redis+sentinel:, http: and https:"
+             redis+cluster:, redis+sentinel:, http:, https:, grpc:, grpcs:, oap: and oaps:"
         );
         return Error::new(ErrorKind::InvalidParameter, message);
     };
     let message = format!(
-        "{address}: {backend} mailboxes are planned; today: memory, journal, dir, redis, http"
+        "{address}: {backend} mailboxes are planned; today: memory, journal, dir, redis, http, \
+         grpc, oap"
     );
     Error::new(ErrorKind::Unsupported, message)
 }

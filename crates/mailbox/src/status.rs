@@ -110,6 +110,23 @@ impl ErrorKind {
             _ => Self::Internal,
         }
     }
+
+    /// What the number of a gRPC status means where nothing else is known.
+    #[must_use]
+    pub const fn of_grpc(code: u8) -> Self {
+        match code {
+            3 | 9 | 11 => Self::InvalidParameter,
+            12 => Self::Unsupported,
+            16 => Self::Unauthorized,
+            7 => Self::Forbidden,
+            5 => Self::NotFound,
+            6 => Self::Duplicate,
+            8 => Self::Saturated,
+            15 => Self::Integrity,
+            1 | 4 | 10 | 14 => Self::Connection,
+            _ => Self::Internal,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -134,6 +151,7 @@ mod tests {
         for kind in ErrorKind::ALL {
             let status = kind.status();
             assert_eq!(ErrorKind::of_http(status.http).status().http, status.http, "{kind:?}");
+            assert_eq!(ErrorKind::of_grpc(status.grpc).status().grpc, status.grpc, "{kind:?}");
         }
     }
 

@@ -67,9 +67,11 @@ pub struct Limits {
     pub waiting_per_capability: usize,
     /// Largest body of a request, in bytes.
     pub body: usize,
-    /// All large bodies together that are coming in or worked on, in bytes.
+    /// All bodies together that are coming in or worked on, in bytes; small ones may have an eighth
+    /// more.
     pub bodies: usize,
-    /// All large answers together that are going out, in bytes of payload.
+    /// All answers together that are going out, in bytes of payload; small ones may have an eighth
+    /// more.
     pub answers: usize,
 }
 

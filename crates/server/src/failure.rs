@@ -1,7 +1,8 @@
 //! Why a call did not do what was asked, in words that every protocol can carry.
 
-use mailbox::{Error, ErrorKind};
+use mailbox::{Error, ErrorKind, Retry};
 use mailbox_wire::capability::Refused;
+use mailbox_wire::json::Problem;
 
 /// An error, and what it was about a capability if it was one.
 #[derive(Debug, Clone)]
@@ -12,6 +13,9 @@ pub(crate) struct Failure {
     /// The message that was there already, where a duplicate is a conflict.
     pub(crate) msg_id: Option<String>,
 }
+
+/// What is said of a defect: what it is about is for the log, where the correlation id finds it.
+const DEFECT: &str = "something is wrong with the service; its log says what, under this corr_id";
 
 /// What a call gives.
 pub(crate) type Answer<T> = Result<T, Failure>;
@@ -26,6 +30,37 @@ impl Failure {
         let message = "no capability: send one as `Authorization: Bearer ...`";
         let reason = Some(Refused::Missing.as_str());
         Self { reason, ..Self::new(ErrorKind::Unauthorized, message) }
+    }
+}
+
+impl Failure {
+    /// What went wrong, in the shape of the wire. A defect goes to the log.
+    pub(crate) fn problem(&self, corr_id: &str) -> Problem {
+        let error = &self.error;
+        let message = match error.kind() {
+            ErrorKind::Internal => {
+                tracing::error!(corr_id, ?error, "defect");
+                DEFECT.to_owned()
+            }
+            _ => error.message().to_owned(),
+        };
+        Problem {
+            code: error.kind().status().code.to_owned(),
+            message,
+            corr_id: corr_id.to_owned(),
+            kind: error.kind().as_str().to_owned(),
+            retry_after_ms: match error.retry() {
+                Retry::Never => None,
+                Retry::Now => Some(0),
+                Retry::After(time) => {
+                    Some(u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1))
+                }
+            },
+            reason: self.reason.map(str::to_owned),
+            field: error.field().map(str::to_owned),
+            topic: error.mailbox().map(ToString::to_string),
+            msg_id: self.msg_id.clone(),
+        }
     }
 }
 

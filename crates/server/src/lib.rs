@@ -72,5 +72,6 @@ async fn refresh(service: Arc<Service>) {
         if let Ok(Err(error)) = looked {
             tracing::error!(%error, "cannot read keys or revocations");
         }
+        service.tell_ready().await;
     }
 }

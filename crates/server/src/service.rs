@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use mailbox::{Backend, Error, ErrorKind, Result, Retry, Sent};
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -44,6 +44,8 @@ pub struct Service {
     pub(crate) tasks: TaskTracker,
     /// Turns at reading many messages only to look at them.
     pub(crate) looking: Semaphore,
+    /// Whether it was ready when somebody looked last, for those who watch.
+    pub(crate) ready: watch::Sender<bool>,
     config: ArcSwap<Config>,
     /// Why and when the store could not take messages last.
     send_failed: Mutex<Option<(Instant, ErrorKind)>>,
@@ -88,6 +90,7 @@ impl Service {
             is_stopping: AtomicBool::default(),
             tasks: TaskTracker::new(),
             looking: Semaphore::new(LOOKING),
+            ready: watch::Sender::new(true),
             config: ArcSwap::from_pointee(config),
             send_failed: Mutex::default(),
             has_failed: AtomicBool::default(),
@@ -163,6 +166,15 @@ impl Service {
             reasons.push("there is no place for another send".to_owned());
         }
         Readiness { reads, writes: reasons.is_empty(), reasons }
+    }
+
+    /// Tells those who watch whether it is ready, if there are any.
+    pub(crate) async fn tell_ready(&self) {
+        if self.ready.receiver_count() > 0 {
+            let readiness = self.readiness().await;
+            let is_ready = readiness.reads && readiness.writes;
+            self.ready.send_if_modified(|was| std::mem::replace(was, is_ready) != is_ready);
+        }
     }
 
     /// Remembers how the last send ended, as far as that says something about the store.

@@ -26,6 +26,18 @@ impl Hash {
         Self(*blake3::hash(payload).as_bytes())
     }
 
+    /// As it was computed elsewhere.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// Its 32 bytes.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
     /// The hash of what the sender said: mailbox, time, key, payload and attributes. `ts` is the
     /// exact text that is on the wire.
     #[must_use]

@@ -2,10 +2,16 @@
 //! bytes. No clock, disk, network or randomness.
 
 pub mod attributes;
+pub mod call;
 pub mod capability;
 pub mod correlation;
 pub mod hash;
 pub mod json;
+#[cfg(feature = "oap")]
+pub mod oap;
 pub mod object;
 pub mod payload;
+#[cfg(feature = "proto")]
+pub mod proto;
 pub mod reserved;
+pub mod unreadable;

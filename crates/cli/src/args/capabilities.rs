@@ -118,7 +118,8 @@ pub(crate) struct Caveats {
     /// Only from these networks: 10.0.0.0/8,::1.
     #[arg(long, value_name = "NETS")]
     pub(crate) ip: Option<String>,
-    /// Only for this tenant.
+    /// Only for this tenant: for programs that say theirs, in X-Tenant of HTTP and gRPC or in
+    /// tenant_id of OAP/1.
     #[arg(long)]
     pub(crate) tenant: Option<String>,
     /// Not before this, such as 2030-01-01T00:00:00Z.

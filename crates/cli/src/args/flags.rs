@@ -70,7 +70,8 @@ fn about(setting: &Setting) -> String {
 fn value_name(setting: &Setting) -> &'static str {
     match setting.key {
         Key::Store => "ADDRESS",
-        Key::Listen => "ADDR",
+        Key::Listen | Key::Oap => "ADDR",
+        Key::OtlpEndpoint => "URL",
         Key::Unix => "PATH",
         Key::TlsCert | Key::TlsKey => "FILE",
         Key::Profile => "PROFILE",

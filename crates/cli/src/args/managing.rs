@@ -198,7 +198,9 @@ Examples:
   mailbox move dir:./inbox/jobs dir:./inbox/again --dead     dead letters, to be received there
 
 It stops when there is nothing to receive: what is delayed, or in flight elsewhere, stays. To
-memory: nothing is moved: it would be gone with the command.";
+memory: nothing is moved: it would be gone with the command. A mailbox is not moved to itself; if
+only the first message shows that it is one by two addresses, that message is the last in line now,
+with a new id.";
 
 /// `mailbox move`
 #[derive(Debug, Arguments)]

@@ -39,7 +39,10 @@ Or without a service:
 
 Addresses:
   NAME                a mailbox of the service of this machine, or of that at MAILBOX_URL
-  http://HOST/NAME    a mailbox of another service; MAILBOX_CAP has the capability; also https:
+  http://HOST:PORT/NAME
+                      a mailbox of another service; MAILBOX_CAP has the capability. The same by
+                      grpc: (port 7600 if none is named) and oap: (7601), which is the quickest;
+                      with TLS by https:, grpcs: and oaps:, with an own CA by ?ca=FILE behind it
   dir:PATH/NAME       a folder of files: for shells, scripts and agents; any number of processes
   journal:PATH/NAME   an embedded log, fast and durable; one process at a time
   memory://NAME       gone when the command ends: for trying things out
@@ -110,7 +113,7 @@ impl Args {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run the service: mailboxes over HTTP.
+    /// Run the service: mailboxes over HTTP, gRPC and OAP/1.
     #[command(after_help = serving::SERVE)]
     Serve(Box<Serve>),
     /// Make an inbox in a folder, or change how one is laid out.

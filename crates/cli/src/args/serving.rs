@@ -10,6 +10,9 @@ pub(super) const SERVE: &str = "\
 The first start makes a root key and an operator capability in the data directory. Commands on this
 machine find it there; from elsewhere nothing works without a capability: see `mailbox cap mint`.
 
+HTTP and gRPC are on the port of --listen, OAP/1 is on that of --oap; with certificates all of them
+have TLS, and are addressed as https:, grpcs: and oaps:.
+
 Every setting is also a variable (--shard-capacity: MAILBOX_SHARD_CAPACITY) and a key of the TOML
 file (shard_capacity). A flag is before the environment is before the file. SIGHUP reads the file
 again; SIGTERM and Ctrl-C let calls that are worked on end, a second one does not.

@@ -121,17 +121,21 @@ pub(crate) struct Call {
 }
 
 pub(super) const BENCH: &str = "\
-The messages go into a mailbox of their own beside the one named, which is removed afterwards.
+The messages go into a mailbox of their own beside the one named, which is removed afterwards. With
+several addresses each is measured, and compared with the first; --json prints an array then.
 
 Examples:
   mailbox bench dir:./inbox/jobs
-  mailbox bench journal:data/jobs --messages 100000 --producers 16 --batch 64";
+  mailbox bench journal:data/jobs --messages 100000 --producers 16 --batch 64
+  mailbox bench http://127.0.0.1:7600/jobs grpc://127.0.0.1:7600/jobs oap://127.0.0.1:7601/jobs";
 
 /// `mailbox bench`
 #[derive(Debug, Arguments)]
 pub(crate) struct Bench {
-    /// A mailbox, such as dir:./inbox/jobs; it is not touched itself.
-    pub(crate) address: String,
+    /// A mailbox, such as dir:./inbox/jobs; it is not touched itself. Several are compared with the
+    /// first.
+    #[arg(required = true, num_args = 1..=8, value_name = "ADDRESS")]
+    pub(crate) addresses: Vec<String>,
     /// How many messages.
     #[arg(long, value_name = "N", default_value_t = 1_000)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
@@ -147,7 +151,7 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) batch: u16,
-    /// Print one JSON document.
+    /// Print one JSON document; of several addresses, an array.
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -43,7 +43,9 @@ async fn call(args: &Call, place: &Place, start: &mut Start, replies: &Name) -> 
     let backend = &place.backend;
     let mut request = Outgoing::new(start.rest(backend.abilities().max_payload)?);
     request.attributes = args.attributes.iter().cloned().collect();
-    request.reply_to = Some(backend.address(replies));
+    // The name alone: whoever works there may have come by another protocol, where the whole
+    // address would be one of somewhere else.
+    request.reply_to = Some(replies.to_string());
     let until = Instant::now() + args.timeout;
     let mut sent = backend.send(&place.name, vec![request]).await?;
     let sent = sent.pop().unwrap_or_else(|| Err(unanswered()))?;

@@ -2,7 +2,7 @@
 //! only after the other one keeps it; what is interrupted in between is recognised the next time.
 
 use mailbox::{
-    Address, Delivery, Error, ErrorKind, Letter, MessageId, Outgoing, ReceiveOptions, Result,
+    Delivery, Error, ErrorKind, Letter, MessageId, Outgoing, Peek, ReceiveOptions, Record, Result,
     Selection, Sent, Settlement, Timestamp, Verdict,
 };
 use serde_json::json;
@@ -12,7 +12,7 @@ use super::receive::give_back;
 use crate::args::Move;
 use crate::exit::Outcome;
 use crate::output;
-use crate::place::{self, Making, Place};
+use crate::place::{self, Making, Place, seen_from_afar};
 use crate::progress::Progress;
 use crate::signals::Signals;
 
@@ -60,7 +60,10 @@ async fn between(args: &Move, from: &Place, to: &Place) -> Result<Outcome> {
     let there = if args.dead { stats.dead } else { stats.ready };
     let left = args.max.unwrap_or(u64::MAX);
     let progress = Progress::new("moving", Some(there.min(left)));
-    let mut moving = Moving { args, from, to, left, moved: 0, progress, signals };
+    // Dead letters are read from the first to the last: that ends by itself.
+    let most = if args.dead { u64::MAX } else { stats.live() };
+    let told_apart = false;
+    let mut moving = Moving { args, from, to, left, most, moved: 0, told_apart, progress, signals };
     let done = if args.dead { moving.dead_letters().await } else { moving.messages().await };
     moving.progress.finish();
     let moved = moving.moved;
@@ -87,7 +90,11 @@ struct Moving<'a> {
     from: &'a Place,
     to: &'a Place,
     left: u64,
+    /// How many there were when it began: all that are moved if nothing else is sure to end it.
+    most: u64,
     moved: u64,
+    /// It is known whether both are the same mailbox, as far as that can be known.
+    told_apart: bool,
     progress: Progress,
     signals: Signals,
 }
@@ -95,6 +102,9 @@ struct Moving<'a> {
 impl Moving<'_> {
     /// How many to take next.
     fn batch(&self) -> u32 {
+        if !self.told_apart {
+            return 1;
+        }
         let abilities = (self.from.backend.abilities(), self.to.backend.abilities());
         let most = BATCH.min(abilities.0.max_messages).min(abilities.1.max_messages).max(1);
         u32::try_from(self.left).unwrap_or(u32::MAX).min(most)
@@ -129,6 +139,7 @@ impl Moving<'_> {
                 return Err(error);
             }
         };
+        let is_same = self.is_same(&received, &sent).await;
         let (sent, refused, error) = sorted(received, sent);
         let settlement = |delivery: Delivery| Settlement {
             receipt_handle: delivery.receipt_handle,
@@ -137,6 +148,10 @@ impl Moving<'_> {
         let batch = sent.into_iter().map(settlement).collect();
         let settled = self.from.backend.settle(&self.from.name, batch).await?;
         let (acknowledged, failed): (Vec<_>, Vec<_>) = settled.into_iter().partition(Result::is_ok);
+        if is_same {
+            // What was taken out is in line again, as another message.
+            return failed.into_iter().collect::<Result<()>>().and(Err(same(&self.to.known_as())));
+        }
         acknowledged.iter().for_each(|_| self.count());
         let is_late = |error: &Error| {
             error.kind() == ErrorKind::ReceiptHandleExpired && !acknowledged.is_empty()
@@ -151,6 +166,46 @@ impl Moving<'_> {
             give_back(self.from, refused.into_iter()).await;
         }
         error.map_or(Ok(()), Err)
+    }
+
+    /// Whether what was sent there is now where it was taken from: one mailbox can have several
+    /// addresses, and a move between them would never end. Asked of the first message alone.
+    async fn is_same(&mut self, received: &[Delivery], sent: &[Result<Sent>]) -> bool {
+        let (Some(original), Some(Ok(sent))) = (received.first(), sent.first()) else {
+            return false;
+        };
+        let copy = self.copy(&original.id, &original.letter);
+        self.is_back(&original.id, &copy, sent).await
+    }
+
+    /// Whether this copy is in the mailbox that its original is from.
+    async fn is_back(&mut self, original: &MessageId, copy: &Outgoing, sent: &Sent) -> bool {
+        if self.told_apart {
+            return false;
+        }
+        let these = Peek::These(vec![sent.id.clone()]);
+        let found = match self.from.backend.peek(&self.from.name, &these).await {
+            Ok(found) => found,
+            Err(error) => {
+                output::say(&format!(
+                    "cannot tell whether both are the same mailbox ({error}): no more are moved \
+                     than there were"
+                ));
+                self.left = self.left.min(self.most);
+                self.told_apart = true;
+                return false;
+            }
+        };
+        // Ids alone do not do: those of another mailbox may be the same.
+        let is_copy = |letter: &Letter| match &copy.idempotency_key {
+            Some(_) => letter.idempotency_key == copy.idempotency_key,
+            None => (&letter.payload, &letter.attributes) == (&copy.payload, &copy.attributes),
+        };
+        let is_back =
+            found.iter().any(|it| it.id == sent.id && it.id != *original && is_copy(&it.letter));
+        // One that an earlier move has sent may have been received since: the next one tells.
+        self.told_apart = !sent.duplicate;
+        is_back
     }
 
     /// Dead letters are not received: they are read, sent, and then deleted.
@@ -173,20 +228,28 @@ impl Moving<'_> {
                 if is_stopped {
                     return Ok(Outcome::Interrupted);
                 }
-                let batch = vec![self.copy(&record.id, &record.letter)];
-                for sent in self.to.backend.send(&self.to.name, batch).await? {
-                    sent?;
-                }
-                let this = Selection::These(vec![record.id]);
-                self.from.backend.delete_dead(&self.from.name, &this).await?;
-                self.count();
+                self.dead_letter(record).await?;
             }
         }
     }
 
+    async fn dead_letter(&mut self, record: Record) -> Result<()> {
+        let copy = self.copy(&record.id, &record.letter);
+        let mut sent = self.to.backend.send(&self.to.name, vec![copy.clone()]).await?;
+        let sent = sent.pop().unwrap_or_else(|| Err(super::send::unanswered()))?;
+        let is_same = self.is_back(&record.id, &copy, &sent).await;
+        let this = Selection::These(vec![record.id]);
+        self.from.backend.delete_dead(&self.from.name, &this).await?;
+        if is_same {
+            return Err(same(&self.to.known_as()));
+        }
+        self.count();
+        Ok(())
+    }
+
     fn count(&mut self) {
         self.moved += 1;
-        self.left -= 1;
+        self.left = self.left.saturating_sub(1);
         self.progress.advance(1);
     }
 
@@ -195,20 +258,12 @@ impl Moving<'_> {
         let mut copy = Outgoing::new(letter.payload.clone());
         copy.attributes.clone_from(&letter.attributes);
         copy.group.clone_from(&letter.group);
-        copy.reply_to = letter.reply_to.as_deref().map(|to| self.seen_from_afar(to));
+        let seen = |to| seen_from_afar(&*self.from.backend, to);
+        copy.reply_to = letter.reply_to.as_deref().map(seen);
         if self.to.backend.abilities().idempotency {
             copy.idempotency_key = Some(key(&self.from.known_as(), id, letter.enqueued_at));
         }
         copy
-    }
-
-    /// A reply address that means the same when read at the other mailbox: a bare name is one
-    /// beside the mailbox that the message comes from.
-    fn seen_from_afar(&self, reply_to: &str) -> String {
-        match reply_to.parse() {
-            Ok(name) if !Address::has_scheme(reply_to) => self.from.backend.address(&name),
-            _ => reply_to.to_owned(),
-        }
     }
 }
 

@@ -13,6 +13,7 @@ use tokio::process::{self, Command};
 use tokio::time::timeout;
 
 use super::Worker;
+use crate::place::seen_from_afar;
 
 /// How long pipes may stay open after the command has ended, in the hands of what it left behind.
 const LINGERING: Duration = Duration::from_millis(500);
@@ -68,7 +69,10 @@ impl Child {
             .env("MAILBOX_ENQUEUED_AT", letter.enqueued_at.to_string())
             .env("MAILBOX_ATTRIBUTES", attributes);
         match &letter.reply_to {
-            Some(reply_to) => command.env("MAILBOX_REPLY_TO", reply_to),
+            // A bare name would mean something else to the command than to the worker.
+            Some(reply_to) => {
+                command.env("MAILBOX_REPLY_TO", seen_from_afar(&*worker.backend, reply_to))
+            }
             // One that a worker around this one has set is not meant.
             None => command.env_remove("MAILBOX_REPLY_TO"),
         };

@@ -141,7 +141,8 @@ fn the_operators_capability_goes_to_its_service_and_to_nobody_else_on_this_machi
     });
     let ran = home.run(&["stats", &format!("{other}/jobs")]);
     assert_eq!(ran.code, Some(4), "{ran:?}");
-    let message = format!("that of the operator is for {} alone", service.url);
+    let message =
+        format!("that of the operator is for {} and {} alone", service.url, service.oap());
     assert!(ran.stderr.contains(&message), "{ran:?}");
     let heard = heard.join().unwrap();
     assert!(heard.contains("GET /v1/abilities"), "{heard}");

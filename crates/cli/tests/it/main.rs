@@ -14,6 +14,7 @@ mod looking;
 mod micronode;
 mod moving;
 mod pipes;
+mod protocols;
 mod redis;
 mod reloading;
 mod server;

@@ -128,23 +128,43 @@ fn is_writable(permissions: &str) -> bool {
     permissions.starts_with("rw")
 }
 
-#[test]
-fn what_was_acknowledged_is_wiped_from_memory() {
+/// A service that keeps nothing gets a message by one protocol, gives it away by the same, and is
+/// looked into.
+fn wiped(scheme: &str, length: usize) {
     let home = Home::new();
     let service = home.serve(&["--profile", "micronode"]);
     let (url, capability) = exported(&service);
+    let base = match scheme {
+        "oap" => service.oap(),
+        scheme => url.replacen("http", scheme, 1),
+    };
     let run = |arguments: &[&str]| {
         let mut command = home.command(arguments);
-        command.env("MAILBOX_URL", &url).env("MAILBOX_CAP", &capability);
+        command.env("MAILBOX_URL", &base).env("MAILBOX_CAP", &capability);
         let output = command.output().unwrap();
         assert!(output.status.success(), "{arguments:?}: {output:?}");
     };
     // As it is in a message; on the wire it looks otherwise. In two halves, so that this process,
     // whose arguments others may see, does not have it whole before.
-    let payload = format!("{}{}", "wipe this canary: 8c1f0e52", "-a7d94b3e6f21").repeat(8);
-    run(&["send", "jobs", &payload]);
-    let kept = in_memory(service.id(), payload.as_bytes());
-    assert!(kept >= 1, "what is kept is in memory, or this test sees nothing");
-    run(&["receive", "jobs", "--ack"]);
-    assert_eq!(in_memory(service.id(), payload.as_bytes()), 0, "it is wiped");
+    // And more than the block of a hash, which is on a stack.
+    let canary = format!("{}{}", "wipe this canary: 8c1f0e52", "-a7d94b3e6f21").repeat(8);
+    fs::write(home.path().join("payload"), canary.repeat(length)).unwrap();
+    for _ in 0..3 {
+        run(&["send", "jobs", "--file", "payload"]);
+    }
+    let kept = in_memory(service.id(), canary.as_bytes());
+    assert!(kept >= 3, "what is kept is in memory, or this test sees nothing");
+    for _ in 0..3 {
+        run(&["receive", "jobs", "--ack"]);
+    }
+    assert_eq!(in_memory(service.id(), canary.as_bytes()), 0, "it is wiped: {scheme}, {length}");
+}
+
+#[test]
+fn what_was_acknowledged_is_wiped_from_memory() {
+    for scheme in ["http", "grpc", "oap"] {
+        wiped(scheme, 1);
+        // More than fits into one frame of anything.
+        wiped(scheme, 3_300);
+    }
 }

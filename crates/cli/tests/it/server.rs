@@ -65,7 +65,8 @@ impl Home {
 
     /// Starts a service on a free port, and waits until it is ready.
     pub(crate) fn serve(&self, arguments: &[&str]) -> Server {
-        self.serve_by(self.command(&["serve", "--listen", "127.0.0.1:0"]).args(arguments))
+        let free = "127.0.0.1:0";
+        self.serve_by(self.command(&["serve", "--listen", free, "--oap", free]).args(arguments))
     }
 
     pub(crate) fn serve_by(&self, command: &mut Command) -> Server {
@@ -94,6 +95,13 @@ impl Server {
     /// What it has said so far.
     pub(crate) fn said(&self) -> String {
         fs::read_to_string(&self.said).unwrap()
+    }
+
+    /// Where it is by OAP/1.
+    pub(crate) fn oap(&self) -> String {
+        let said = self.said();
+        let line = said.lines().find_map(|line| line.trim().strip_prefix("oap "));
+        line.expect("it says where").trim().to_owned()
     }
 
     pub(crate) fn tell(&self, signal: Signal) {

@@ -52,6 +52,65 @@ fn a_bare_name_is_a_mailbox_of_the_service_of_this_machine() {
     assert_eq!(home.done(&["list"]), "");
 }
 
+/// Everything that can be done to a mailbox of the service at this address.
+fn every_command(home: &Home, base: &str) {
+    let jobs = &*format!("{base}/jobs");
+    let id = home.done(&["send", jobs, "one", "--attr", "colour=red", "--key", "k"]);
+    assert_eq!(home.done(&["send", jobs, "one", "--key", "k"]), id, "the key is remembered");
+    home.done(&["send", jobs, "two", "--delay", "1h"]);
+    assert_eq!(home.done(&["count", jobs]), "2");
+    assert!(home.done(&["list", base]).contains("jobs"));
+    assert!(home.done(&["peek", jobs]).contains("one"));
+    let received = json(&home.done(&["receive", jobs, "--json"]));
+    let handle = received["receipt_handle"].as_str().unwrap();
+    home.done(&["extend", jobs, "--visibility", "1m", handle]);
+    home.done(&["nack", jobs, handle, "--error", "not now", "--delay", "0"]);
+    assert_eq!(home.run(&["ack", jobs, handle]).code, Some(3), "a stale handle");
+    let again = json(&home.done(&["receive", jobs, "--json"]));
+    assert_eq!(again["delivery_count"], 2);
+    home.done(&["reject", jobs, again["receipt_handle"].as_str().unwrap()]);
+    assert!(home.done(&["explain", jobs, again["id"].as_str().unwrap()]).contains("rejected"));
+    let stats = json(&home.done(&["stats", jobs, "--json"]));
+    assert_eq!((&stats["delayed"], &stats["dead"]), (&1.into(), &1.into()), "{stats}");
+    assert!(home.done(&["dead", "list", jobs]).contains("rejected"));
+    home.done(&["dead", "redrive", jobs, "--all"]);
+    assert_eq!(home.done(&["receive", jobs, "--ack"]), "one");
+    home.done(&["send", "dir:inbox/jobs", "from a folder"]);
+    home.done(&["move", "dir:inbox/jobs", jobs]);
+    assert_eq!(home.done(&["receive", jobs, "--ack"]), "from a folder");
+    let mut worker = home.command(&["work", jobs, "--", "tr", "a-z", "A-Z"]).spawn().unwrap();
+    assert_eq!(home.done(&["call", jobs, "hello", "--timeout", "20s"]), "HELLO");
+    super::tell(&worker, Signal::TERM);
+    assert!(worker.wait().unwrap().success());
+    home.done(&["purge", jobs, "--yes"]);
+    assert_eq!(home.done(&["count", jobs]), "0");
+    home.done(&["remove", jobs, "--yes"]);
+}
+
+#[test]
+fn every_command_works_by_every_protocol() {
+    let home = Home::new();
+    let service = home.serve(&[]);
+    let grpc = service.url.replacen("http", "grpc", 1);
+    let oap = service.oap();
+    for base in [&service.url, &grpc, &oap] {
+        every_command(&home, base);
+    }
+    let few = ["--messages", "40", "--batch", "4", "--producers", "2"];
+    let [one, two, three] = [&service.url, &grpc, &oap].map(|base| format!("{base}/jobs"));
+    let compared = home.done(&[&["bench", &one, &two, &three][..], &few].concat());
+    assert_eq!(compared.matches("times the first's sends").count(), 2, "{compared}");
+    assert!(compared.contains("a service, over oap: 40 messages"), "{compared}");
+    let documents = json(&home.done(&[&["bench", &one, &three, "--json"][..], &few].concat()));
+    assert_eq!(documents[1]["address"], *three, "{documents}");
+    assert!(documents[0]["compared"].is_null() && documents[1]["compared"]["send"].is_number());
+    let nowhere = home.run(&[&["bench", &one, "oap://127.0.0.1:1/jobs"][..], &few].concat());
+    assert_eq!((nowhere.code, &*nowhere.stdout), (Some(6), ""), "nothing is measured: {nowhere:?}");
+    let tls = three.replace("oap:", "oaps:");
+    let refused = home.run(&["send", &tls, "x"]);
+    assert_ne!(refused.code, Some(0), "there is no TLS: {refused:?}");
+}
+
 #[test]
 fn messages_move_to_the_service_and_a_worker_answers_there() {
     let home = Home::new();
@@ -283,4 +342,10 @@ fn with_tls_it_is_used_by_https_and_new_certificates_are_taken() {
     let url = format!("{}?ca=cert.pem", service.url);
     let by_variable = home.command(&["count", "jobs"]).env("MAILBOX_URL", url).output().unwrap();
     assert_eq!(by_variable.stdout, b"1\n", "{by_variable:?}");
+    let grpc = service.url.replacen("https", "grpcs", 1);
+    for base in [&service.url, &grpc, &service.oap()] {
+        let mut count = home.command(&["count", &format!("{base}/jobs")]);
+        let trusted = count.env("SSL_CERT_FILE", "cert.pem").output().unwrap();
+        assert_eq!(trusted.stdout, b"1\n", "{base}: {trusted:?}");
+    }
 }

@@ -272,13 +272,15 @@ async fn one(stage: &mut Stage, load: &Load, fault: Fault, slot: u16) -> Result<
     let healing = attacked(served, healed).map(|(gap, _)| gap).max();
     let (elsewhere, _) = gap(ATTACKED, start, healed);
     load.settle().await;
+    let counts = load.book().counts();
     Ok(Effect {
         elected,
         resumed: resumed.unwrap_or_default(),
         healing: healing.unwrap_or_default(),
         elsewhere,
-        in_flight: open + began + open_again,
-        counts: load.book().counts(),
+        // What could not be acknowledged for sure was in flight too, whenever it was received.
+        in_flight: (open + began + open_again).max(counts.acks_in_doubt),
+        counts,
     })
 }
 

@@ -2,6 +2,7 @@
 //! which to come again; nobody waits but a request for a place, and not for long.
 
 mod budget;
+mod guests;
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -13,6 +14,7 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
 pub(crate) use budget::{Budget, Room};
+pub(crate) use guests::{Asks, Guest, Guests};
 
 use crate::config::Limits;
 
@@ -28,6 +30,8 @@ pub(crate) struct Admission {
     pub(crate) incoming: Budget,
     /// Answers that are going out.
     pub(crate) outgoing: Budget,
+    /// Those without a capability.
+    pub(crate) guests: Guests,
     per_ip: Mutex<HashMap<IpAddr, usize>>,
     per_capability: Mutex<HashMap<Arc<str>, usize>>,
     most_connections: usize,
@@ -62,6 +66,7 @@ impl Admission {
             waiting: Arc::new(Semaphore::new(limits.waiting)),
             incoming: Budget::new(limits.bodies, limits.body),
             outgoing: Budget::new(limits.answers, ANSWER),
+            guests: Guests::default(),
             per_ip: Mutex::default(),
             per_capability: Mutex::default(),
             most_connections: limits.connections,

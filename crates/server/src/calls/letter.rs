@@ -21,6 +21,8 @@ pub(crate) struct Facts {
     /// The correlation id that the client gave, if it is one.
     pub(crate) corr_id: Option<Uuid>,
     pub(crate) traceparent: Option<String>,
+    /// A single message that was sent before is a conflict, not a success.
+    pub(crate) is_conflict: bool,
 }
 
 /// A message on its way in.

@@ -48,7 +48,7 @@ impl Service {
         }
         let mut room = Room::default();
         if !room.grow(&self.admission.outgoing, &caller.verified.token_id, bytes) {
-            return Err(full("too many large answers are going out"));
+            return Err(full("too many answers are going out"));
         }
         Ok(room)
     }

@@ -1,21 +1,28 @@
 //! What can be asked of the service, whichever protocol asks. Each call checks the capability,
 //! counts the use, and passes on to the store; queue logic is the store's.
 
+mod answer;
 mod capabilities;
+mod convert;
 mod dead;
 mod handle;
 mod letter;
 mod looking;
 mod managing;
+mod post;
 mod receive;
 mod send;
 mod settle;
 mod shard;
 mod stream;
+mod wish;
 
+pub(crate) use answer::{Answered, Asking, purpose};
 pub(crate) use handle::Handle;
-pub(crate) use letter::{Facts, envelope, outgoing, weight};
+pub(crate) use letter::Facts;
 pub(crate) use receive::HandOver;
-pub(crate) use settle::{Delivery, Item, Wish};
 pub(crate) use shard::shard;
 pub(crate) use stream::{Next, Stream};
+
+use letter::{envelope, outgoing, weight};
+use settle::{Delivery, Item, Wish};

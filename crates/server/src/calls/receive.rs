@@ -244,7 +244,7 @@ impl Service {
             taken.keep_within(room);
             // With a zero timeout nothing can be given back: what was taken is handed out.
             if taken.bytes() > room && taken.hand_over.is_held {
-                return Err(full("too many large answers are going out").into());
+                return Err(full("too many answers are going out").into());
             }
         }
         Ok(())
@@ -265,7 +265,7 @@ impl Service {
         while !room.grow(&self.admission.outgoing, token_id, u64::from(*most) * largest) {
             *most /= 2;
             if *most == 0 {
-                return Err(full("too many large answers are going out"));
+                return Err(full("too many answers are going out"));
             }
         }
         Ok(room)

@@ -67,7 +67,19 @@ impl Stream {
         })
     }
 
-    /// What comes next.
+    /// What comes next, for one who writes it at once: as many as the client can take.
+    ///
+    /// # Errors
+    /// As [`next_few`](Self::next_few).
+    ///
+    /// # Cancel safety
+    /// Dropped, it holds nothing.
+    pub(crate) async fn next(&mut self) -> Answer<Next> {
+        self.next_few(usize::MAX).await
+    }
+
+    /// What comes next, for one who writes no more than so many at a time: those that would have to
+    /// wait stay where others can receive them, and whether they may go out is asked when they do.
     ///
     /// # Errors
     /// Why the stream is over: the service stops, the capability is not good any more or used up,
@@ -75,10 +87,10 @@ impl Stream {
     ///
     /// # Cancel safety
     /// Dropped, it holds nothing.
-    pub(crate) async fn next(&mut self) -> Answer<Next> {
+    pub(crate) async fn next_few(&mut self, most: usize) -> Answer<Next> {
         let heartbeat = Instant::now() + self.service.settings().timeouts.heartbeat;
         loop {
-            let next = match self.some(heartbeat).await {
+            let next = match self.some(heartbeat, most).await {
                 Ok(None) => {
                     let is_due = Instant::now() >= heartbeat;
                     self.check().map(|()| is_due.then_some(Next::Quiet))
@@ -101,8 +113,8 @@ impl Stream {
     }
 
     /// Messages, if some come soon.
-    async fn some(&mut self, until: Instant) -> Answer<Option<Next>> {
-        let Some(places) = self.places(until).await else { return Ok(None) };
+    async fn some(&mut self, until: Instant, most: usize) -> Answer<Option<Next>> {
+        let Some(places) = self.places(until, most).await else { return Ok(None) };
         self.check()?;
         // Not for long at a time: its capability may expire, or be taken back.
         let wait = until.saturating_duration_since(Instant::now()).min(LOOK);
@@ -143,8 +155,8 @@ impl Stream {
         caller.may(Op::Receive, Some(&asked.mailbox), 0)
     }
 
-    /// As many places as are free, at least one; none if there is none until then.
-    async fn places(&self, until: Instant) -> Option<Vec<OwnedSemaphorePermit>> {
+    /// As many places as are free and wanted, at least one; none if there is none until then.
+    async fn places(&self, until: Instant, most: usize) -> Option<Vec<OwnedSemaphorePermit>> {
         let first = loop {
             let place = Arc::clone(&self.allowance).acquire_owned();
             let look_at = until.min(Instant::now() + LOOK);
@@ -161,7 +173,7 @@ impl Stream {
             }
         };
         let more = std::iter::from_fn(|| Arc::clone(&self.allowance).try_acquire_owned().ok());
-        Some(std::iter::once(first).chain(more).collect())
+        Some(std::iter::once(first).chain(more.take(most.saturating_sub(1))).collect())
     }
 }
 

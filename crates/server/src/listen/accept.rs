@@ -9,28 +9,35 @@ use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::task::TaskTracker;
 
-use super::{Listener, Peer, Source, Timed};
-use crate::protocols::http::{Handler, serve};
+use super::{Listener, Peer, Protocol, Source, Timed};
+use crate::protocols::{http, oap};
 
-/// What a client hears for whom there is no place.
-const NO_PLACE: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\n\
-    connection: close\r\ncontent-type: application/json\r\nx-corr-id: none\r\n\
-    content-length: 145\r\n\r\n\
-    {\"code\":\"E_UNAVAILABLE\",\"message\":\"too many connections are open\",\
-    \"corr_id\":\"none\",\"kind\":\"connection\",\"retry_after_ms\":1000,\
-    \"reason\":\"no_place\"}";
 /// How long to wait when no connection can be taken in, for want of descriptors for example.
 const BREATH: Duration = Duration::from_millis(50);
 
+/// What is needed to take a connection in.
+#[derive(Clone)]
+struct Door {
+    handler: http::Handler,
+    speaks: Protocol,
+    connections: TaskTracker,
+}
+
 /// Takes connections in until the service stops; those that are open stay.
-pub(crate) async fn accept_all(listener: Listener, handler: Handler, connections: TaskTracker) {
+pub(crate) async fn accept_all(
+    listener: Listener,
+    handler: http::Handler,
+    connections: TaskTracker,
+) {
     let draining = handler.service().draining.clone();
+    let Listener { source, speaks } = listener;
+    let door = Door { handler, speaks, connections };
     let accept = async {
-        match listener.into_source() {
-            Source::Tcp(listener, tls) => accept_tcp(&listener, tls, &handler, &connections).await,
+        match source {
+            Source::Tcp(listener, tls) => accept_tcp(&listener, tls, &door).await,
             Source::Unix(listener, path) => {
                 let _gone = RemoveOnDrop(path);
-                accept_unix(&listener, &handler, &connections).await;
+                accept_unix(&listener, &door).await;
             }
         }
     };
@@ -49,12 +56,7 @@ impl Drop for RemoveOnDrop {
     }
 }
 
-async fn accept_tcp(
-    listener: &TcpListener,
-    tls: Option<TlsAcceptor>,
-    handler: &Handler,
-    connections: &TaskTracker,
-) {
+async fn accept_tcp(listener: &TcpListener, tls: Option<TlsAcceptor>, door: &Door) {
     loop {
         let (stream, address) = match listener.accept().await {
             Ok(accepted) => accepted,
@@ -65,21 +67,24 @@ async fn accept_tcp(
             }
         };
         let ip = address.ip().to_canonical();
-        let Some(place) = handler.service().admission.connection(Some(ip)) else {
-            refuse(&stream, tls.is_none());
+        let service = door.handler.service();
+        let Some(place) = service.admission.connection(Some(ip)) else {
+            if tls.is_none() {
+                refuse(&stream, door.speaks);
+            }
             continue;
         };
         // Small answers shall not wait for more to send.
         let _ = stream.set_nodelay(true);
-        let (handler, tls) = (handler.clone(), tls.clone());
-        connections.spawn(async move {
+        let (own, tls) = (door.clone(), tls.clone());
+        door.connections.spawn(async move {
             match tls {
-                None => converse(stream, Some(ip), handler).await,
+                None => converse(stream, Some(ip), own, false).await,
                 Some(tls) => {
-                    let patience = handler.service().config().timeouts.read;
+                    let patience = own.handler.service().config().timeouts.read;
                     if let Ok(Ok(stream)) = tokio::time::timeout(patience, tls.accept(stream)).await
                     {
-                        converse(stream, Some(ip), handler).await;
+                        converse(stream, Some(ip), own, true).await;
                     }
                 }
             }
@@ -88,33 +93,38 @@ async fn accept_tcp(
     }
 }
 
-async fn accept_unix(listener: &UnixListener, handler: &Handler, connections: &TaskTracker) {
+async fn accept_unix(listener: &UnixListener, door: &Door) {
     loop {
         let Ok((stream, _)) = listener.accept().await else {
             tokio::time::sleep(BREATH).await;
             continue;
         };
-        let Some(place) = handler.service().admission.connection(None) else { continue };
-        let handler = handler.clone();
-        connections.spawn(async move {
-            converse(stream, None, handler).await;
+        let Some(place) = door.handler.service().admission.connection(None) else { continue };
+        let own = door.clone();
+        door.connections.spawn(async move {
+            converse(stream, None, own, false).await;
             drop(place);
         });
     }
 }
 
 /// Says that there is no place, if that can be said without waiting.
-fn refuse(stream: &TcpStream, is_plain: bool) {
-    if is_plain {
-        let _ = stream.try_write(NO_PLACE);
-    }
+fn refuse(stream: &TcpStream, speaks: Protocol) {
+    let _ = match speaks {
+        Protocol::Http => stream.try_write(http::NO_PLACE),
+        Protocol::Oap => stream.try_write(&oap::no_place()),
+    };
 }
 
-async fn converse<S>(stream: S, ip: Option<IpAddr>, handler: Handler)
+async fn converse<S>(stream: S, ip: Option<IpAddr>, door: Door, is_tls: bool)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let peer = Arc::new(Peer::new(ip));
-    let timeouts = handler.service().config().timeouts.clone();
-    serve(Timed::new(stream, Arc::clone(&peer), timeouts), peer, handler).await;
+    let timeouts = door.handler.service().config().timeouts.clone();
+    let stream = Timed::new(stream, Arc::clone(&peer), timeouts);
+    match door.speaks {
+        Protocol::Http => http::serve(stream, peer, door.handler).await,
+        Protocol::Oap => oap::serve(stream, peer, door.handler.service(), is_tls).await,
+    }
 }

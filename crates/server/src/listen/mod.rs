@@ -3,6 +3,7 @@
 mod accept;
 mod peer;
 mod timed;
+mod untaken;
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,11 +16,24 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 
 pub(crate) use accept::accept_all;
-pub(crate) use peer::{Doing, Peer};
+pub(crate) use peer::{AtWork, Doing, Peer};
 pub(crate) use timed::Timed;
+pub(crate) use untaken::AnswerId;
 
 /// Somewhere connections come from.
-pub struct Listener(Source);
+pub struct Listener {
+    source: Source,
+    speaks: Protocol,
+}
+
+/// What is spoken on connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    /// HTTP, with gRPC.
+    Http,
+    /// OAP/1.
+    Oap,
+}
 
 pub(crate) enum Source {
     Tcp(TcpListener, Option<TlsAcceptor>),
@@ -30,13 +44,14 @@ impl Listener {
     /// A TCP port.
     #[must_use]
     pub const fn tcp(listener: TcpListener) -> Self {
-        Self(Source::Tcp(listener, None))
+        Self { source: Source::Tcp(listener, None), speaks: Protocol::Http }
     }
 
     /// A TCP port with TLS.
     #[must_use]
     pub fn tls(listener: TcpListener, config: Arc<ServerConfig>) -> Self {
-        Self(Source::Tcp(listener, Some(TlsAcceptor::from(config))))
+        let source = Source::Tcp(listener, Some(TlsAcceptor::from(config)));
+        Self { source, speaks: Protocol::Http }
     }
 
     /// A socket in the file system. One that nobody listens on any more is replaced.
@@ -54,13 +69,25 @@ impl Listener {
         let listener = UnixListener::bind(&path)?;
         // Whoever can connect still needs a capability; but nobody else needs to connect.
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
-        Ok(Self(Source::Unix(listener, path)))
+        Ok(Self { source: Source::Unix(listener, path), speaks: Protocol::Http })
+    }
+
+    /// The same for OAP/1, instead of HTTP.
+    #[must_use]
+    pub fn for_oap(self) -> Self {
+        Self { speaks: Protocol::Oap, ..self }
+    }
+
+    /// Whether it is for OAP/1.
+    #[must_use]
+    pub fn is_oap(&self) -> bool {
+        self.speaks == Protocol::Oap
     }
 
     /// The address, of a TCP port.
     #[must_use]
     pub fn address(&self) -> Option<SocketAddr> {
-        match &self.0 {
+        match &self.source {
             Source::Tcp(listener, _) => listener.local_addr().ok(),
             Source::Unix(..) => None,
         }
@@ -69,14 +96,10 @@ impl Listener {
     /// The path, of a socket in the file system.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
-        match &self.0 {
+        match &self.source {
             Source::Tcp(..) => None,
             Source::Unix(_, path) => Some(path),
         }
-    }
-
-    pub(crate) fn into_source(self) -> Source {
-        self.0
     }
 }
 
@@ -87,12 +110,11 @@ fn is_socket(metadata: &std::fs::Metadata) -> bool {
 
 impl std::fmt::Debug for Listener {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match &self.0 {
-            Source::Tcp(listener, tls) => {
-                let is_tls = tls.is_some();
-                f.debug_struct("Tcp").field("listener", listener).field("tls", &is_tls).finish()
-            }
-            Source::Unix(_, path) => f.debug_tuple("Unix").field(path).finish(),
-        }
+        let mut shown = f.debug_struct("Listener");
+        match &self.source {
+            Source::Tcp(listener, tls) => shown.field("tcp", listener).field("tls", &tls.is_some()),
+            Source::Unix(_, path) => shown.field("unix", path),
+        };
+        shown.field("speaks", &self.speaks).finish()
     }
 }

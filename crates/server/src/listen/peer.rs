@@ -2,11 +2,13 @@
 //! that are on their way to it.
 
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use super::untaken::{AnswerId, Untaken};
 use crate::auth::Memo;
 use crate::calls::HandOver;
 
@@ -20,6 +22,15 @@ pub(crate) struct Peer {
     /// Since when, in milliseconds after the start.
     since: AtomicU64,
     on_its_way: Mutex<Vec<HandOver>>,
+    /// Requests that are worked on, where there can be several.
+    many: AtomicUsize,
+    /// There can be several: what comes in then need not be the head of one.
+    is_shared: AtomicBool,
+    answers: AtomicU64,
+    /// What of its answers waits to be taken, where there can be several.
+    pub(crate) untaken: Untaken,
+    /// Calls without a capability that are open.
+    pub(crate) guests: AtomicUsize,
     /// The capability that came last.
     pub(crate) memo: Memo,
 }
@@ -37,6 +48,18 @@ pub(crate) enum Doing {
     Answer = 3,
 }
 
+/// A request of a connection that can have several, until its answer is made.
+#[derive(Debug)]
+pub(crate) struct AtWork(Arc<Peer>);
+
+impl Drop for AtWork {
+    fn drop(&mut self) {
+        if self.0.many.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.set(Doing::Idle);
+        }
+    }
+}
+
 impl Peer {
     pub(crate) fn new(ip: Option<IpAddr>) -> Self {
         Self {
@@ -46,6 +69,11 @@ impl Peer {
             doing: AtomicU8::new(Doing::Head as u8),
             since: AtomicU64::new(0),
             on_its_way: Mutex::default(),
+            many: AtomicUsize::new(0),
+            is_shared: AtomicBool::new(false),
+            answers: AtomicU64::new(0),
+            untaken: Untaken::default(),
+            guests: AtomicUsize::new(0),
             memo: Memo::default(),
         }
     }
@@ -62,6 +90,31 @@ impl Peer {
     pub(crate) fn set(&self, doing: Doing) {
         self.doing.store(doing as u8, Ordering::Relaxed);
         self.touch();
+    }
+
+    /// Whether several requests can be worked on at a time.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.is_shared.load(Ordering::Relaxed)
+    }
+
+    /// Whether one of several requests is worked on, or its answer on its way: the truth, where
+    /// what it is doing is a hint.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.many.load(Ordering::Acquire) > 0 || !self.untaken.is_empty()
+    }
+
+    /// One more answer, where there can be several.
+    pub(crate) fn new_answer(&self) -> AnswerId {
+        AnswerId(self.answers.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// One of several requests is worked on, until what this gives is dropped.
+    pub(crate) fn at_work(self: &Arc<Self>) -> AtWork {
+        self.is_shared.store(true, Ordering::Relaxed);
+        if self.many.fetch_add(1, Ordering::AcqRel) == 0 {
+            self.set(Doing::Work);
+        }
+        AtWork(Arc::clone(self))
     }
 
     /// Something has happened.

@@ -37,31 +37,38 @@ impl<S> Timed<S> {
         Self { stream, peer, timeouts, look, stuck: None, write_look: None, has_written: false }
     }
 
-    /// Whether it has done nothing for too long.
+    /// Whether it has done nothing for too long, or does not take an answer.
     fn is_overdue(&self) -> bool {
-        match self.peer.doing() {
-            Doing::Idle => self.peer.so_far() > self.timeouts.idle,
+        let is_silent = match self.peer.doing() {
+            Doing::Idle => !self.peer.is_busy() && self.peer.so_far() > self.timeouts.idle,
             Doing::Head => self.peer.so_far() > self.timeouts.read,
             Doing::Work | Doing::Answer => false,
-        }
+        };
+        is_silent || self.peer.untaken.look(Instant::now(), self.timeouts.write)
     }
 
     fn poll_look(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.look.as_mut().poll(context).is_ready() {
-            if self.is_overdue() {
-                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            if let Err(error) = self.look_now() {
+                return Poll::Ready(Err(error));
             }
-            let next = Instant::now() + every(&self.timeouts);
-            self.look.as_mut().reset(next);
         }
         Poll::Pending
+    }
+
+    fn look_now(&mut self) -> io::Result<()> {
+        if self.is_overdue() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        let next = Instant::now() + every(&self.timeouts);
+        self.look.as_mut().reset(next);
+        Ok(())
     }
 
     /// A write that waits: has it waited for too long?
     fn poll_stuck(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
         let (since, taken) = *self.stuck.get_or_insert_with(|| (Instant::now(), 0));
-        let earned = Duration::from_millis(taken * 1000 / SLOWEST);
-        let deadline = since + self.timeouts.write + earned;
+        let deadline = since + self.timeouts.write + earned(taken);
         let look =
             self.write_look.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
         if look.deadline() < deadline {
@@ -81,9 +88,15 @@ impl<S> Timed<S> {
     }
 }
 
+/// How much longer an answer may take of which so many bytes were taken.
+pub(super) const fn earned(taken: u64) -> Duration {
+    Duration::from_millis(taken.saturating_mul(1000) / SLOWEST)
+}
+
 /// How often to look.
 fn every(timeouts: &Timeouts) -> Duration {
-    (timeouts.read.min(timeouts.idle) / 2).max(Duration::from_millis(10))
+    let shortest = timeouts.read.min(timeouts.write).min(timeouts.idle);
+    (shortest / 2).max(Duration::from_millis(10))
 }
 
 impl<S> Drop for Timed<S> {
@@ -102,7 +115,15 @@ impl<S: AsyncRead + Unpin> AsyncRead for Timed<S> {
         match Pin::new(&mut self.stream).poll_read(context, buffer) {
             Poll::Ready(Ok(())) => {
                 if buffer.filled().len() > before && self.peer.doing() == Doing::Idle {
-                    self.peer.set(Doing::Head);
+                    if self.peer.is_shared() {
+                        self.peer.touch();
+                    } else {
+                        self.peer.set(Doing::Head);
+                    }
+                }
+                // Whoever always says something is looked at all the same.
+                if self.peer.is_shared() && Instant::now() >= self.look.deadline() {
+                    self.look_now()?;
                 }
                 Poll::Ready(Ok(()))
             }

@@ -20,7 +20,7 @@ use prometheus_client::registry::Registry;
 
 pub(crate) use figures::Own;
 pub(crate) use reorder::Reorder;
-pub(crate) use route::{op_of, route_of};
+pub(crate) use route::{is_known, op_of, route_of};
 pub(crate) use survey::Survey;
 
 /// Bounds of the histograms of latency, in seconds: 0.1 ms to 10 s.
@@ -63,6 +63,7 @@ pub(crate) struct Metrics {
     http: Family<Http, Counter>,
     rejected: Family<Reason, Counter>,
     auth_failures: Family<OpLabel, Counter>,
+    frames: Frames,
     pub(crate) enqueue: Latency,
     pub(crate) dequeue: Latency,
     pub(crate) ack: Latency,
@@ -71,6 +72,27 @@ pub(crate) struct Metrics {
     connections: Gauge,
     pub(crate) reorder: Arc<Reorder>,
     pub(crate) survey: Arc<Survey>,
+}
+
+/// Frames of OAP/1 that have come or gone. Each has its counter at hand: there are many.
+#[derive(Debug)]
+pub(crate) struct Frames {
+    pub(crate) hello: Counter,
+    pub(crate) request: Counter,
+    pub(crate) response: Counter,
+    pub(crate) event: Counter,
+}
+
+impl Frames {
+    fn of(family: &Family<KindLabel, Counter>) -> Self {
+        let of = |kind| family.get_or_create(&KindLabel { kind }).clone();
+        Self {
+            hello: of("hello"),
+            request: of("request"),
+            response: of("response"),
+            event: of("event"),
+        }
+    }
 }
 
 /// A histogram of how long something took.
@@ -93,6 +115,7 @@ impl Metrics {
         let (http, rejected) = (Family::default(), Family::default());
         let auth_failures: Family<OpLabel, Counter> = Family::default();
         let oap_frames: Family<KindLabel, Counter> = Family::default();
+        let frames = Frames::of(&oap_frames);
         let (enqueue, dequeue, ack) = (Latency::new(), Latency::new(), Latency::new());
         let (cap_cache, handed_out) = (Gauge::default(), Gauge::default());
         let connections = Gauge::default();
@@ -101,9 +124,6 @@ impl Metrics {
         registry.register("rejected", "Calls and messages refused", rejected.clone());
         let help = "Calls refused for their capability";
         registry.register("auth_failures", help, auth_failures.clone());
-        for kind in ["hello", "request", "response", "event"] {
-            drop(oap_frames.get_or_create(&KindLabel { kind }));
-        }
         registry.register("oap_frames", "Frames of OAP/1", oap_frames);
         let help = "Sends, from request to durable";
         registry.register("enqueue_latency_seconds", help, enqueue.0.clone());
@@ -125,6 +145,7 @@ impl Metrics {
             http,
             rejected,
             auth_failures,
+            frames,
             enqueue,
             dequeue,
             ack,
@@ -143,6 +164,19 @@ impl Metrics {
         if matches!(status, 401 | 403) {
             self.auth_failures.get_or_create(&OpLabel { op: op_of(route) }).inc();
         }
+    }
+
+    /// A call that needs this op has failed, in a protocol that has no routes.
+    pub(crate) fn failed(&self, op: &'static str, kind: ErrorKind) {
+        self.refused(kind);
+        if matches!(kind, ErrorKind::Unauthorized | ErrorKind::Forbidden) {
+            self.auth_failures.get_or_create(&OpLabel { op }).inc();
+        }
+    }
+
+    /// So many frames have come or gone.
+    pub(crate) const fn frames(&self) -> &Frames {
+        &self.frames
     }
 
     /// A call, or a message of a batch, was refused.
@@ -178,7 +212,6 @@ impl Metrics {
     }
 }
 
-/// One of a few words, whatever a client says.
 /// One of a few words, whatever a client says.
 pub(crate) fn known_method(method: &http::Method) -> &'static str {
     match method.as_str() {

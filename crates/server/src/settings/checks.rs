@@ -16,21 +16,40 @@ pub(super) fn check(settings: &Settings) -> Result<()> {
     retention(settings)?;
     tls(settings)?;
     traces(settings)?;
-    for address in settings.listen() {
+    let listen = settings.listen().map(|address| (Key::Listen, address));
+    let oap = settings.oap().map(|address| (Key::Oap, address));
+    for (key, address) in listen.chain(oap) {
         // Names are looked up when the service starts, and checked then.
         if let Ok(address) = address.parse::<SocketAddr>() {
-            settings.check_exposure(address)?;
+            settings.check_exposure(key, address)?;
         }
     }
-    Ok(())
+    ports(settings)
+}
+
+/// Each protocol needs a port of its own; but of 0, which is another one each time, there are many.
+fn ports(settings: &Settings) -> Result<()> {
+    if !settings.is_oap_said() {
+        return Ok(());
+    }
+    let mut both = settings.oap().filter(|oap| settings.listen().any(|listen| listen == *oap));
+    match both.find(|address| !address.ends_with(":0")) {
+        None => Ok(()),
+        Some(address) => {
+            let why =
+                format!("{address} is named by --listen as well; OAP/1 and HTTP need a port each");
+            Err(refuse(settings, Key::Oap, &why))
+        }
+    }
 }
 
 impl Settings {
-    /// Whether the service may listen there: where others can connect, only with TLS.
+    /// Whether the service may listen there, as this setting says: where others can connect, only
+    /// with TLS.
     ///
     /// # Errors
     /// `InvalidParameter`.
-    pub fn check_exposure(&self, address: SocketAddr) -> Result<()> {
+    pub fn check_exposure(&self, key: Key, address: SocketAddr) -> Result<()> {
         let ip: IpAddr = address.ip().to_canonical();
         if ip.is_loopback() || self.tls().is_some() || self.allows_plaintext() {
             return Ok(());
@@ -40,7 +59,7 @@ impl Settings {
              messages; give --tls-cert and --tls-key, or --insecure-plaintext if TLS is done \
              elsewhere"
         );
-        Err(refuse(self, Key::Listen, &why))
+        Err(refuse(self, key, &why))
     }
 }
 

@@ -130,6 +130,17 @@ impl Settings {
         self.text(Key::Listen).split(',')
     }
 
+    /// Where to listen for OAP/1: `host:port`.
+    pub fn oap(&self) -> impl Iterator<Item = &str> {
+        self.text(Key::Oap).split(',').filter(|address| !address.is_empty())
+    }
+
+    /// Whether somebody said where to listen for OAP/1.
+    #[must_use]
+    pub fn is_oap_said(&self) -> bool {
+        *self.source(Key::Oap) != Source::Default
+    }
+
     /// The socket in the file system to listen on as well.
     #[must_use]
     pub fn unix(&self) -> Option<&Path> {

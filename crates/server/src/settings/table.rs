@@ -18,6 +18,7 @@ const LEVELS: &[&str] = &["off", "error", "warn", "info", "debug", "trace"];
 pub enum Key {
     Store,
     Listen,
+    Oap,
     Unix,
     Data,
     Profile,
@@ -130,7 +131,7 @@ const fn row(
 
 /// All settings.
 #[rustfmt::skip]
-pub static ALL: [Setting; 48] = {
+pub static ALL: [Setting; 49] = {
     use Key::*;
     use Kind::{Count, Size, Switch, Text, Time, Word};
     [
@@ -138,6 +139,9 @@ pub static ALL: [Setting; 48] = {
             "What keeps the messages: journal:PATH, memory:, dir:PATH, redis://HOST"),
         row(Listen, "listen", Kind::Listen, "127.0.0.1:7600",
             "Where to listen: host:port, several with commas; port 0 takes a free one"),
+        row(Oap, "oap", Kind::ListenOrOff, "127.0.0.1:7601",
+            "Where to listen for OAP/1: as --listen, or off; if nobody says, a free port if that \
+            one is taken"),
         row(Unix, "unix", Text, "", "A socket in the file system to listen on as well"),
         row(Data, "data", Text, "", "The directory of keys, revocations and the journal"),
         row(Profile, "profile", Word(&["macronode", "micronode"]), "macronode",
@@ -207,9 +211,9 @@ pub static ALL: [Setting; 48] = {
             "Most receives of one capability that wait"),
         row(MaxBody, "max_body", Size(64 << 10, 1 << 30), "8MiB", "Largest body of a request"),
         row(MaxBodies, "max_bodies", Size(64 << 10, 1 << 40), "256MiB",
-            "Most bytes of large bodies at a time, all requests together"),
+            "Most bytes of bodies at a time, all requests together"),
         row(MaxAnswers, "max_answers", Size(2 << 20, 1 << 40), "256MiB",
-            "Most bytes of large answers at a time, all requests together"),
+            "Most bytes of answers with messages at a time, all requests together"),
         row(ReadTimeout, "read_timeout", Time(100, HOUR), "5s",
             "For the head of a request, and for a body that makes no progress").live(),
         row(WriteTimeout, "write_timeout", Time(100, HOUR), "5s",

@@ -38,11 +38,23 @@ impl Certificates {
         Ok(())
     }
 
-    /// TLS with these certificates.
+    /// TLS with these certificates, for HTTP of either version.
     ///
     /// # Errors
     /// None in practice.
-    pub fn server(self: &Arc<Self>) -> Result<Arc<ServerConfig>> {
+    pub fn http(self: &Arc<Self>) -> Result<Arc<ServerConfig>> {
+        self.server(&["h2", "http/1.1"])
+    }
+
+    /// The same for OAP/1, which has no name in TLS: whatever a client offers is ignored.
+    ///
+    /// # Errors
+    /// None in practice.
+    pub fn oap(self: &Arc<Self>) -> Result<Arc<ServerConfig>> {
+        self.server(&[])
+    }
+
+    fn server(self: &Arc<Self>, protocols: &[&str]) -> Result<Arc<ServerConfig>> {
         let provider = Arc::new(ring::default_provider());
         let builder =
             ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
@@ -51,7 +63,7 @@ impl Certificates {
         })?;
         let resolver: Arc<dyn ResolvesServerCert> = Arc::<Self>::clone(self);
         let mut config = builder.with_no_client_auth().with_cert_resolver(resolver);
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        config.alpn_protocols = protocols.iter().map(|it| it.as_bytes().to_vec()).collect();
         Ok(Arc::new(config))
     }
 }

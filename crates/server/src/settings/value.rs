@@ -18,6 +18,8 @@ pub(super) enum Kind {
     Text,
     /// `host:port`, or several with commas between them.
     Listen,
+    /// The same, or `off`.
+    ListenOrOff,
     /// One of these.
     Word(&'static [&'static str]),
     /// `true` or `false`.
@@ -59,7 +61,9 @@ impl Kind {
                 Err(format!("write at most {TEXT_LEN} bytes, on one line"))
             }
             Self::Text => Ok(Value::Text(text.to_owned())),
-            Self::Listen => listen(text),
+            Self::Listen => listen(text, 7600),
+            Self::ListenOrOff if text == "off" => Ok(Value::Text(String::new())),
+            Self::ListenOrOff => listen(text, 7601).map_err(|why| format!("{why}; or off")),
             Self::Word(words) if words.contains(&text) => Ok(Value::Text(text.to_owned())),
             Self::Word(words) => Err(format!("write {}", words.join(" or "))),
             Self::Switch => match text {
@@ -90,7 +94,8 @@ impl Kind {
     }
 }
 
-fn listen(text: &str) -> Result<Value, String> {
+/// Reads where to listen; the port is for the example.
+fn listen(text: &str, port: u16) -> Result<Value, String> {
     let addresses: Vec<&str> = text.split(',').map(str::trim).collect();
     if addresses.len() > LISTENERS {
         return Err(format!("at most {LISTENERS} addresses"));
@@ -102,7 +107,7 @@ fn listen(text: &str) -> Result<Value, String> {
     };
     match addresses.iter().all(is_good) {
         true => Ok(Value::Text(addresses.join(","))),
-        false => Err("write host:port, such as 127.0.0.1:7600 or [::1]:0".to_owned()),
+        false => Err(format!("write host:port, such as 127.0.0.1:{port} or [::1]:0")),
     }
 }
 
@@ -146,5 +151,8 @@ mod tests {
         for text in ["", "7600", ":7600", "127.0.0.1", "127.0.0.1:65536", "127.0.0.1:1,"] {
             assert!(Kind::Listen.read(text).is_err(), "{text}");
         }
+        assert!(Kind::Listen.read("1").unwrap_err().contains("127.0.0.1:7600"));
+        assert!(Kind::ListenOrOff.read("1").unwrap_err().contains("127.0.0.1:7601"));
+        assert!(Kind::Listen.read("off").is_err() && Kind::ListenOrOff.read("off").is_ok());
     }
 }

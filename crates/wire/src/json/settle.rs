@@ -103,6 +103,23 @@ pub struct SettleItem {
     pub visibility_ms: Option<u64>,
 }
 
+impl SettleItem {
+    /// One that says nothing but this.
+    #[must_use]
+    pub const fn new(op: SettleOp) -> Self {
+        Self {
+            op,
+            msg_id: None,
+            receipt_handle: None,
+            reason: None,
+            delay_ms: None,
+            dead: None,
+            dead_reason: None,
+            visibility_ms: None,
+        }
+    }
+}
+
 /// `POST /v1/settle/batch`
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

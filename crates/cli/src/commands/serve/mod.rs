@@ -32,6 +32,9 @@ const LAST_WAIT: Duration = Duration::from_secs(1);
 pub(super) fn run(said: &Said) -> Result<Outcome> {
     let settings = Settings::of(&layers(said)?)?;
     let logging = logging::start(&settings)?;
+    if settings.is_micronode() {
+        crate::ALLOCATOR.wipe_from_now_on();
+    }
     process::prepare();
     let runtime = Builder::new_multi_thread().enable_all().build().map_err(|error| {
         Error::new(ErrorKind::Internal, "cannot start the runtime").with_source(error)

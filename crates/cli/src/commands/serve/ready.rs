@@ -29,12 +29,17 @@ impl Ready {
         auth: &Auth,
         listeners: &[Listener],
     ) -> Result<Self> {
-        let address = listeners.iter().find_map(Listener::address).ok_or_else(|| {
-            Error::new(ErrorKind::Internal, "the service does not know where it listens")
-        })?;
+        let address =
+            listeners.iter().filter(|it| !it.is_oap()).find_map(Listener::address).ok_or_else(
+                || Error::new(ErrorKind::Internal, "the service does not know where it listens"),
+            )?;
         let url = base_url(address, settings.tls().is_some());
+        let urls = match oap(settings, listeners) {
+            Some(oap) => format!("{url}\n{oap}"),
+            None => url.clone(),
+        };
         let data = settings.data().map(|data| std::path::absolute(data).unwrap_or(data.into()));
-        let written = data.as_deref().map(|data| write_url(data, &url)).transpose()?;
+        let written = data.as_deref().map(|data| write_urls(data, &urls)).transpose()?;
         // Without a data directory there is no other way to get at it.
         let operator = match &data {
             Some(_) => None,
@@ -43,7 +48,9 @@ impl Ready {
         let operator = operator.as_ref().map(|it| it.as_str());
         if settings.logs_json() {
             let data = data.as_ref().map(|data| data.display().to_string());
-            let ready = json!({ "url": url, "data": data, "operator_capability": operator });
+            let oap = oap(settings, listeners);
+            let ready =
+                json!({ "url": url, "oap": oap, "data": data, "operator_capability": operator });
             output::say(&json!({ "ready": ready }).to_string());
         } else {
             say(settings, &url, data.as_deref(), operator, listeners);
@@ -62,18 +69,30 @@ impl Ready {
     }
 }
 
+/// Where it is found by OAP/1.
+fn oap(settings: &Settings, listeners: &[Listener]) -> Option<String> {
+    let address = listeners.iter().filter(|it| it.is_oap()).find_map(Listener::address)?;
+    let scheme = if settings.tls().is_some() { "oaps" } else { "oap" };
+    Some(format!("{scheme}://{}", here(address)))
+}
+
 /// Where commands on this machine find the service.
 fn base_url(address: SocketAddr, is_tls: bool) -> String {
+    let scheme = if is_tls { "https" } else { "http" };
+    format!("{scheme}://{}", here(address))
+}
+
+/// An address as it can be reached from this machine.
+fn here(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
         ip => ip,
     };
-    let scheme = if is_tls { "https" } else { "http" };
-    format!("{scheme}://{}", SocketAddr::new(ip, address.port()))
+    SocketAddr::new(ip, address.port())
 }
 
-fn write_url(data: &Path, url: &str) -> Result<(PathBuf, String)> {
+fn write_urls(data: &Path, url: &str) -> Result<(PathBuf, String)> {
     let (path, new) = (data.join(local::URL_FILE), data.join(format!("{}.new", local::URL_FILE)));
     let write = || {
         let mut options = OpenOptions::new();
@@ -99,6 +118,11 @@ fn say(
     let mut line = |name: &str, words: &str| text.push_str(&format!("  {name:<6} {words}\n"));
     if let Some(path) = listeners.iter().find_map(Listener::path) {
         line("unix", &path.display().to_string());
+    }
+    // The same port has both.
+    line("grpc", &url.replacen("http", "grpc", 1));
+    if let Some(url) = oap(settings, listeners) {
+        line("oap", &url);
     }
     line("store", &settings.shown()[Key::Store as usize].value);
     let bearer = match data {

@@ -16,8 +16,11 @@ pub struct RemoteConfig {
     pub patience: Duration,
     /// How long an answer may take, beside what a receive waits.
     pub timeout: Duration,
-    /// Most connections that are kept for the next call.
+    /// Most connections that are kept for the next call, where a connection has one at a time.
     pub max_idle: usize,
+    /// Connections that calls share, where one has many at a time. Receives that wait, and streams,
+    /// have others beside them.
+    pub connections: usize,
 }
 
 impl Default for RemoteConfig {
@@ -28,6 +31,7 @@ impl Default for RemoteConfig {
             patience: Duration::from_secs(3),
             timeout: Duration::from_secs(30),
             max_idle: 64,
+            connections: 2,
         }
     }
 }
@@ -51,6 +55,13 @@ impl RemoteConfig {
     #[must_use]
     pub fn with_patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
+        self
+    }
+
+    /// Lets calls share so many connections, where one has many at a time.
+    #[must_use]
+    pub fn with_connections(mut self, connections: usize) -> Self {
+        self.connections = connections;
         self
     }
 

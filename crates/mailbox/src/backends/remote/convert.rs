@@ -18,6 +18,8 @@ use crate::error::{Error, ErrorKind, Result, Retry};
 use crate::id::{MessageId, ReceiptHandle};
 use crate::name::Name;
 
+use super::settle::is_of;
+
 /// Names of arguments that a service can find fault with.
 const FIELDS: &[&str] = &[
     "ack",
@@ -64,7 +66,7 @@ const FIELDS: &[&str] = &[
 ];
 
 /// What a service said that makes no sense.
-fn garbled(what: &str) -> Error {
+pub(super) fn garbled(what: &str) -> Error {
     let message = format!("the service says something that makes no sense: {what}");
     Error::new(ErrorKind::Internal, message)
 }
@@ -143,11 +145,14 @@ pub(super) fn sent(result: json::BatchResult) -> Result<Sent> {
     }
 }
 
-/// A letter, if its hashes say that it is what was sent.
-fn letter(envelope: json::Envelope) -> Result<(MessageId, u32, Option<String>, Arc<Letter>)> {
+/// A letter, if its hashes say that it is what was sent, and it was sent to this mailbox.
+fn letter(mailbox: &Name, envelope: json::Envelope) -> Result<(MessageId, u32, Arc<Letter>)> {
     if !envelope.is_whole() {
         let message = format!("message {} is not what was sent", envelope.msg_id);
         return Err(Error::new(ErrorKind::Integrity, message));
+    }
+    if envelope.topic != mailbox.as_str() {
+        return Err(garbled("a message of another mailbox"));
     }
     let enqueued_at: crate::Timestamp = envelope.ts.parse().map_err(|_| garbled("a time"))?;
     let id = MessageId::from_text(&envelope.msg_id);
@@ -170,23 +175,28 @@ fn letter(envelope: json::Envelope) -> Result<(MessageId, u32, Option<String>, A
         group: envelope.group,
         enqueued_at,
     };
-    Ok((id, envelope.attempt, envelope.receipt_handle, Arc::new(letter)))
+    Ok((id, envelope.attempt, Arc::new(letter)))
 }
 
-/// A delivery; or its handle, if it is not what was sent.
-pub(super) fn delivery(envelope: json::Envelope) -> Result<Delivery, (Option<String>, Error)> {
-    let handle = envelope.receipt_handle.clone();
-    match letter(envelope) {
-        Ok((id, delivery_count, Some(handle), letter)) => {
-            let receipt_handle = ReceiptHandle::from_text(&handle);
+/// A delivery; or its handle, if it is not what was sent. What is of another mailbox is nobody's
+/// here: it has none.
+pub(super) fn delivery(
+    mailbox: &Name,
+    envelope: json::Envelope,
+) -> Result<Delivery, (Option<ReceiptHandle>, Error)> {
+    let handle = envelope.receipt_handle.as_deref().map(ReceiptHandle::from_text);
+    let own = handle.filter(|handle| is_of(mailbox, handle));
+    match (letter(mailbox, envelope), own) {
+        (Ok((id, delivery_count, letter)), Some(receipt_handle)) => {
             Ok(Delivery { id, letter, receipt_handle, delivery_count })
         }
-        Ok(_) => Err((None, garbled("a delivery without a receipt handle"))),
-        Err(error) => Err((handle, error)),
+        (Ok(_), None) => Err((None, garbled("a delivery without a receipt handle of its mailbox"))),
+        (Err(error), own) if error.kind() == ErrorKind::Integrity => Err((own, error)),
+        (Err(error), _) => Err((None, error)),
     }
 }
 
-pub(super) fn record(it: json::Record) -> Result<Record> {
+pub(super) fn record(mailbox: &Name, it: json::Record) -> Result<Record> {
     let phase = match it.state.as_str() {
         "delayed" => Phase::Delayed,
         "ready" => Phase::Ready,
@@ -202,7 +212,7 @@ pub(super) fn record(it: json::Record) -> Result<Record> {
             order: death.order,
         })
     });
-    let (id, delivery_count, _, letter) = letter(it.envelope)?;
+    let (id, delivery_count, letter) = letter(mailbox, it.envelope)?;
     Ok(Record {
         id,
         letter,

@@ -1,4 +1,5 @@
-//! Mailboxes of a service, over HTTP.
+//! Mailboxes of a service: over HTTP; with the feature `grpc` over gRPC, with the feature `oap`
+//! over OAP/1. They differ in how a request gets there, and in nothing else.
 //!
 //! * **Model**: every call is a request to a service (`mailbox serve`), which keeps the messages in
 //!   whatever home it has.
@@ -11,22 +12,45 @@
 //! * **Operations notes**: connections are kept for the next call. A service that cannot be
 //!   reached, or says that it stops, is tried again for a while ([`RemoteConfig::patience`]); what
 //!   may have been carried out is not repeated unless that does no harm, and is `Connection` then.
+//!   Over HTTP a connection has one call at a time. Over gRPC and OAP/1 calls share a few
+//!   ([`RemoteConfig::connections`]); receives that wait, and streams, have others. Over OAP/1
+//!   single sends to one mailbox, and single settlements, that are made while others are in flight
+//!   go out together. Over gRPC payloads are smaller than 4 MiB.
 
+mod answer;
 mod calls;
 mod capabilities;
+#[cfg(test)]
+#[cfg(any(feature = "grpc", feature = "oap"))]
+mod certificate;
 mod config;
+mod connect;
 mod convert;
-mod link;
+mod door;
+mod gather;
+#[cfg(feature = "grpc")]
+mod grpc;
+mod http;
+mod list;
+#[cfg(feature = "oap")]
+mod oap;
+#[cfg(any(feature = "grpc", feature = "oap"))]
+mod places;
+#[cfg(any(feature = "grpc", feature = "oap"))]
+mod pool;
 mod receive;
+mod send;
+mod settle;
 mod stream;
 mod target;
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use async_trait::async_trait;
-use http::Method;
 use mailbox_core::Policy;
+use mailbox_wire::call::{ConfigureRequest, DeadListRequest, PeekRequest, Request, TopicRequest};
 use mailbox_wire::json;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -41,7 +65,10 @@ use crate::figure::Figure;
 use crate::name::Name;
 use crate::options::ReceiveOptions;
 
-use calls::{Again, Call, Calls};
+use calls::{Again, Calls};
+use door::Door;
+use gather::Gathering;
+use http::HttpDoor;
 use target::Target;
 
 pub use config::RemoteConfig;
@@ -53,37 +80,40 @@ pub struct RemoteBackend {
     inner: Arc<Inner>,
 }
 
-#[derive(Debug)]
 pub(crate) struct Inner {
     calls: Calls,
     abilities: Abilities,
-    /// Largest body that the service takes.
-    max_body: usize,
+    /// Largest request that gets through.
+    most: usize,
     closed: CancellationToken,
     /// Receives that were dropped and are not over yet.
     leaving: AtomicUsize,
     left: Notify,
+    /// What is asked for one by one goes out together.
+    gathers: bool,
+    sends: Gathering<json::BatchMessage>,
+    settlements: Gathering<json::SettleItem>,
 }
 
 /// What can be said of a service behind the `?` of an address.
 const OPTIONS: [&str; 2] = ["ca", "cap_file"];
 /// Largest capability file.
 const CAPABILITY_LEN: u64 = 16 * 1024;
-/// Room that a request needs beside its messages.
-const FRAME: usize = 4096;
 
 impl RemoteBackend {
-    /// Opens the service at `http://host:port`, and asks what it can do.
+    /// Opens the service at `http://host:port`, `https:`, `grpc:`, `grpcs:`, `oap:` or `oaps:`, and
+    /// asks what it can do.
     ///
     /// # Errors
-    /// `InvalidParameter` for a bad address; `Connection` if nobody answers there; `Unauthorized`
-    /// if the capability is not good.
+    /// `InvalidParameter` for a bad address, one where something else is spoken, or a certificate
+    /// that is not trusted; `Unsupported` for a protocol that was not built in; `Connection` if
+    /// nobody answers there; `Unauthorized` if the capability is not good.
     ///
     /// # Cancel safety
     /// Safe: connections are dropped.
     pub async fn open_with(url: &str, config: RemoteConfig) -> Result<Arc<Self>> {
-        let Some((scheme @ ("http" | "https"), place)) = url.split_once("://") else {
-            let message = "a service is at http://host:port or https://host:port";
+        let Some((scheme, place)) = url.split_once("://") else {
+            let message = "a service is at http://host:port, or another of its protocols";
             return Err(Error::new(ErrorKind::InvalidParameter, message).with_field("address"));
         };
         Self::open_at(scheme, place.trim_end_matches('/'), config).await
@@ -110,17 +140,46 @@ impl RemoteBackend {
     }
 
     async fn open_at(scheme: &str, place: &str, config: RemoteConfig) -> Result<Arc<Self>> {
-        let calls = Calls::new(Target::read(scheme, place, &config)?, config)?;
-        let abilities: json::Abilities = calls.make(Call::get("/v1/abilities")).await?;
+        let target = Target::read(scheme, place, &config)?;
+        let calls = Calls::new(door(target, &config)?, &config);
+        let abilities: json::Abilities = calls.ask(&Request::Abilities, Again::Yes).await?;
+        let max_body = usize::try_from(abilities.max_body).unwrap_or(usize::MAX);
+        let gathers = calls.door().gathers();
+        let most_payload = calls.door().most_payload();
+        let mut known = convert::abilities(&abilities);
+        known.max_payload = known.max_payload.min(most_payload);
         let inner = Inner {
+            most: calls.door().most(max_body),
             calls,
-            abilities: convert::abilities(&abilities),
-            max_body: usize::try_from(abilities.max_body).unwrap_or(usize::MAX),
+            abilities: known,
             closed: CancellationToken::new(),
             leaving: AtomicUsize::new(0),
             left: Notify::new(),
+            gathers,
+            sends: Gathering::default(),
+            settlements: Gathering::default(),
         };
         Ok(Arc::new(Self { inner: Arc::new(inner) }))
+    }
+}
+
+/// The door that an address is of.
+fn door(target: Target, config: &RemoteConfig) -> Result<Box<dyn Door>> {
+    match target.scheme {
+        "http" | "https" => Ok(Box::new(HttpDoor::new(target, config)?)),
+        #[cfg(feature = "grpc")]
+        "grpc" | "grpcs" => {
+            let authorization = http::authorization(config)?;
+            Ok(Box::new(grpc::GrpcDoor::new(target, authorization, config.connections)?))
+        }
+        #[cfg(feature = "oap")]
+        "oap" | "oaps" => Ok(Box::new(oap::OapDoor::new(target, config)?)),
+        scheme => {
+            let feature = scheme.trim_end_matches('s');
+            let message =
+                format!("{scheme}: services need the feature `{feature}` of the crate `mailbox`");
+            Err(Error::new(ErrorKind::Unsupported, message).with_field("address"))
+        }
     }
 }
 
@@ -138,95 +197,37 @@ fn read_capability(path: &str) -> Result<String> {
     })
 }
 
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inner").field("door", self.calls.door()).finish_non_exhaustive()
+    }
+}
+
 impl Inner {
     /// Refuses calls after the end, and waits for those that were given up.
     async fn begin(&self, mailbox: &Name) -> Result<()> {
-        if self.closed.is_cancelled() {
-            return Err(Error::closed(mailbox));
-        }
+        self.begin_any().await.map_err(|_| Error::closed(mailbox))
+    }
+
+    /// The same for what is about no mailbox.
+    async fn begin_any(&self) -> Result<()> {
+        let check = || match self.closed.is_cancelled() {
+            true => Err(Error::new(ErrorKind::Closed, "the service was closed")),
+            false => Ok(()),
+        };
+        check()?;
         self.settle_down().await;
-        Ok(())
-    }
-
-    async fn send(&self, mailbox: &Name, batch: Vec<Outgoing>) -> Result<Vec<Result<Sent>>> {
-        let mut results = Vec::with_capacity(batch.len());
-        let mut rest = batch.into_iter().peekable();
-        while rest.peek().is_some() || results.is_empty() {
-            let (mut some, mut len) = (Vec::new(), FRAME);
-            while let Some(next) = rest.peek() {
-                len += convert::wire_len(next);
-                if !some.is_empty() && len > self.max_body {
-                    break;
-                }
-                some.extend(rest.next());
-            }
-            let count = some.len();
-            match self.send_some(mailbox, some).await {
-                Ok(sent) => results.extend(sent),
-                Err(error) if results.is_empty() && rest.peek().is_none() => return Err(error),
-                // Of some it is known what became of them: so it must be said of each.
-                Err(error) => results.extend((0..count).map(|_| Err(error.clone()))),
-            }
-            if count == 0 {
-                break;
-            }
-        }
-        Ok(results)
-    }
-
-    async fn send_some(&self, mailbox: &Name, some: Vec<Outgoing>) -> Result<Vec<Result<Sent>>> {
-        let is_keyed = some.iter().all(|message| message.idempotency_key.is_some());
-        let again = if is_keyed { Again::Yes } else { Again::No };
-        let count = some.len();
-        let question = json::SendBatchRequest {
-            topic: Some(mailbox.to_string()),
-            messages: some.into_iter().map(convert::message).collect(),
-        };
-        let sent: json::SentBatch =
-            self.calls.make(Call::post("/v1/send/batch", &question, again)?).await?;
-        if sent.results.len() != count {
-            return Err(Error::new(ErrorKind::Internal, "the service gave too few answers"));
-        }
-        Ok(sent.results.into_iter().map(convert::sent).collect())
-    }
-
-    async fn settle(
-        &self,
-        mailbox: &Name,
-        batch: Vec<Settlement>,
-        again: Again,
-    ) -> Result<Vec<Result<()>>> {
-        // A handle says which mailbox it is of: one of another is none of this one.
-        let prefix = format!("{mailbox}/");
-        let is_own = |it: &Settlement| it.receipt_handle.to_string().starts_with(&prefix);
-        let own: Vec<bool> = batch.iter().map(is_own).collect();
-        let items = batch.into_iter().zip(&own).filter(|(_, is_own)| **is_own);
-        let items: Vec<_> = items.map(|(it, _)| convert::settlement(it)).collect();
-        let (count, question) = (items.len(), json::SettleBatchRequest { items });
-        let mut settled = Vec::new().into_iter();
-        if count > 0 {
-            let call = Call::post("/v1/settle/batch", &question, again)?;
-            let answer: json::SettledBatch = self.calls.make(call).await?;
-            if answer.results.len() != count {
-                return Err(Error::new(ErrorKind::Internal, "the service gave too few answers"));
-            }
-            settled = answer.results.into_iter();
-        }
-        let mut next = |is_own: bool| if is_own { settled.next() } else { None };
-        let result = |is_own: bool| match next(is_own) {
-            Some(result) => convert::settled(result),
-            None => {
-                let message = "receipt handle expired: it is not of this mailbox";
-                let error = Error::new(ErrorKind::ReceiptHandleExpired, message);
-                Err(error.with_mailbox(mailbox))
-            }
-        };
-        Ok(own.into_iter().map(result).collect())
+        // It may have been closed meanwhile.
+        check()
     }
 
     async fn topic(&self, mailbox: &Name) -> Result<json::Topic> {
-        self.calls.make(Call::get(&format!("/v1/topics/{mailbox}"))).await
+        self.calls.ask(&Request::Topic(named(mailbox)), Again::Yes).await
     }
+}
+
+fn named(mailbox: &Name) -> TopicRequest {
+    TopicRequest { topic: mailbox.to_string() }
 }
 
 #[async_trait]
@@ -236,7 +237,7 @@ impl Backend for RemoteBackend {
     }
 
     fn address(&self, mailbox: &Name) -> String {
-        format!("{}/{mailbox}", self.inner.calls.target.base())
+        format!("{}/{mailbox}", self.inner.calls.door().base())
     }
 
     async fn send(&self, mailbox: &Name, batch: Vec<Outgoing>) -> Result<Vec<Result<Sent>>> {
@@ -245,7 +246,15 @@ impl Backend for RemoteBackend {
             .abilities
             .check_batch("batch", batch.len())
             .map_err(|error| error.with_mailbox(mailbox))?;
-        self.inner.send(mailbox, batch).await
+        match <[Outgoing; 1]>::try_from(batch) {
+            Ok([message]) if self.inner.gathers => {
+                let lane = (mailbox.clone(), send::again([&message]));
+                let message = convert::message(message);
+                Ok(vec![gather::ask_one(&self.inner, lane, message).await])
+            }
+            Ok(one) => self.inner.send(mailbox, one.into()).await,
+            Err(batch) => self.inner.send(mailbox, batch).await,
+        }
     }
 
     async fn receive(&self, mailbox: &Name, options: &ReceiveOptions) -> Result<Vec<Delivery>> {
@@ -262,30 +271,36 @@ impl Backend for RemoteBackend {
             .abilities
             .check_batch("batch", batch.len())
             .map_err(|error| error.with_mailbox(mailbox))?;
-        self.inner.settle(mailbox, batch, Again::No).await
+        match <[Settlement; 1]>::try_from(batch) {
+            Ok([settlement]) if self.inner.gathers => {
+                if !settle::is_own(mailbox, &settlement) {
+                    return Ok(vec![Err(settle::not_own(mailbox))]);
+                }
+                let (lane, item) = ((mailbox.clone(), Again::No), convert::settlement(settlement));
+                Ok(vec![gather::ask_one(&self.inner, lane, item).await])
+            }
+            Ok(one) => self.inner.settle(mailbox, one.into(), Again::No).await,
+            Err(batch) => self.inner.settle(mailbox, batch, Again::No).await,
+        }
     }
 
     async fn peek(&self, mailbox: &Name, request: &Peek) -> Result<Vec<Record>> {
         self.inner.begin(mailbox).await?;
-        let calls = &self.inner.calls;
-        let found: json::Records = match request {
-            Peek::Live { limit } => {
-                let path = format!("/v1/topics/{mailbox}/peek?limit={limit}");
-                calls.make(Call::get(&path)).await?
-            }
+        let topic = mailbox.to_string();
+        let request = match request {
+            Peek::Live { limit } => Request::Peek(PeekRequest { topic, limit: Some(*limit) }),
             Peek::Dead { after, limit } => {
-                let after = after.map(|after| format!("&after={after}")).unwrap_or_default();
-                let path = format!("/v1/dlq/{mailbox}?limit={limit}{after}");
-                calls.make(Call::get(&path)).await?
+                Request::Dead(DeadListRequest { topic, after: *after, limit: Some(*limit) })
             }
             Peek::These(ids) => {
                 let msg_ids = ids.iter().map(ToString::to_string).collect();
-                let question = json::LookUpRequest { msg_ids };
-                let path = format!("/v1/topics/{mailbox}/lookup");
-                calls.make(Call::post(&path, &question, Again::Yes)?).await?
+                Request::LookUp(topic, json::LookUpRequest { msg_ids })
             }
         };
-        found.messages.into_iter().map(convert::record).collect()
+        let found: json::Records = self.inner.calls.ask(&request, Again::Yes).await?;
+        let record = |found| convert::record(mailbox, found);
+        let records: Result<Vec<_>> = found.messages.into_iter().map(record).collect();
+        records.map_err(|error| error.with_mailbox(mailbox))
     }
 
     async fn stats(&self, mailbox: &Name) -> Result<Stats> {
@@ -295,34 +310,30 @@ impl Backend for RemoteBackend {
 
     async fn purge(&self, mailbox: &Name) -> Result<u64> {
         self.inner.begin(mailbox).await?;
-        let path = format!("/v1/topics/{mailbox}/purge");
-        let call = Call::new(Method::POST, &path, bytes::Bytes::new(), Again::No);
-        let purged: json::Purged = self.inner.calls.make(call).await?;
+        let request = Request::Purge(named(mailbox));
+        let purged: json::Purged = self.inner.calls.ask(&request, Again::No).await?;
         Ok(purged.removed)
     }
 
     async fn redrive(&self, mailbox: &Name, which: &Selection) -> Result<u64> {
         self.inner.begin(mailbox).await?;
-        let question = convert::dead(mailbox, which);
-        let call = Call::post("/v1/dlq/reprocess", &question, Again::No)?;
-        let done: json::Reprocessed = self.inner.calls.make(call).await?;
+        let request = Request::Reprocess(convert::dead(mailbox, which));
+        let done: json::Reprocessed = self.inner.calls.ask(&request, Again::No).await?;
         Ok(done.reprocessed)
     }
 
     async fn delete_dead(&self, mailbox: &Name, which: &Selection) -> Result<u64> {
         self.inner.begin(mailbox).await?;
-        let question = convert::dead(mailbox, which);
-        let call = Call::post("/v1/dlq/delete", &question, Again::No)?;
-        let done: json::Deleted = self.inner.calls.make(call).await?;
+        let request = Request::DeleteDead(convert::dead(mailbox, which));
+        let done: json::Deleted = self.inner.calls.ask(&request, Again::No).await?;
         Ok(done.deleted)
     }
 
     async fn configure(&self, mailbox: &Name, policy: Policy) -> Result<()> {
         self.inner.begin(mailbox).await?;
-        let path = format!("/v1/topics/{mailbox}");
-        let body = calls::json(&convert::policy_change(&policy))?;
-        let call = Call::new(Method::PUT, &path, body, Again::Yes);
-        self.inner.calls.make::<json::Ok>(call).await.map(drop)
+        let (topic, policy) = (mailbox.to_string(), convert::policy_change(&policy));
+        let request = Request::Configure(ConfigureRequest { topic, policy });
+        self.inner.calls.ask::<json::Ok>(&request, Again::Yes).await.map(drop)
     }
 
     async fn policy(&self, mailbox: &Name) -> Result<Policy> {
@@ -331,35 +342,14 @@ impl Backend for RemoteBackend {
     }
 
     async fn list(&self, after: Option<&Name>, limit: usize) -> Result<Vec<Name>> {
-        const PAGE: usize = 1000;
-
-        if self.inner.closed.is_cancelled() {
-            return Err(Error::new(ErrorKind::Closed, "the service was closed"));
-        }
-        self.inner.settle_down().await;
-        let mut names: Vec<Name> = Vec::new();
-        while names.len() < limit {
-            let most = (limit - names.len()).min(PAGE);
-            let after = names.last().or(after);
-            let after = after.map(|after| format!("&after={after}")).unwrap_or_default();
-            let path = format!("/v1/topics?limit={most}{after}");
-            let page: json::Topics = self.inner.calls.make(Call::get(&path)).await?;
-            let count = page.topics.len();
-            for entry in page.topics {
-                names.push(Name::parse(&entry.topic)?);
-            }
-            if count < most {
-                break;
-            }
-        }
-        Ok(names)
+        self.inner.begin_any().await?;
+        self.inner.list(after, limit).await
     }
 
     async fn remove(&self, mailbox: &Name) -> Result<bool> {
         self.inner.begin(mailbox).await?;
-        let path = format!("/v1/topics/{mailbox}");
-        let call = Call::new(Method::DELETE, &path, bytes::Bytes::new(), Again::No);
-        let removed: json::Removed = self.inner.calls.make(call).await?;
+        let request = Request::Remove(named(mailbox));
+        let removed: json::Removed = self.inner.calls.ask(&request, Again::No).await?;
         Ok(removed.removed)
     }
 

@@ -5,17 +5,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use http::Method;
 use mailbox_core::{DeadReason, Verdict};
 use mailbox_wire::json;
 use parking_lot::Mutex;
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::Inner;
-use super::calls::{Again, Call, json};
+use super::calls::Again;
 use super::convert::{self, millis};
-use super::link::Leaver;
 use crate::backend::{Delivery, Settlement};
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::ReceiptHandle;
@@ -32,6 +32,8 @@ struct Parcel {
     deliveries: Vec<Delivery>,
     /// Its messages can be given back: they are hidden from others.
     is_held: bool,
+    /// Whoever drops it may have another one, or none.
+    runtime: Handle,
 }
 
 impl Parcel {
@@ -46,20 +48,13 @@ impl Drop for Parcel {
         if deliveries.is_empty() || !self.is_held {
             return;
         }
-        // Without a runtime nothing can be sent: their deadline brings them back.
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        let (inner, mailbox) = (Arc::clone(&self.inner), self.mailbox.clone());
-        let leaving = Leaving::new(&inner);
-        runtime.spawn(async move {
-            let _leaving = leaving;
-            // The last one first, so that they are in line as they were.
-            let back = deliveries.into_iter().rev().map(|delivery| Settlement {
-                receipt_handle: delivery.receipt_handle,
-                verdict: Verdict::Return,
-            });
-            // If this fails, their deadline brings them back.
-            let _ = inner.settle(&mailbox, back.collect(), Again::Yes).await;
+        // The last one first, so that they are in line as they were.
+        let back = deliveries.into_iter().rev().map(|delivery| Settlement {
+            receipt_handle: delivery.receipt_handle,
+            verdict: Verdict::Return,
         });
+        // Where nothing runs any more, their deadline brings them back.
+        self.inner.settle_aside(&self.mailbox, back.collect(), &self.runtime);
     }
 }
 
@@ -113,15 +108,35 @@ impl Inner {
         let _ = tokio::time::timeout(LEAVE_WITHIN, settled).await;
     }
 
-    /// Makes a message that is not what was sent a dead letter (I4).
-    pub(super) async fn bury(&self, mailbox: &Name, handle: Option<String>, error: &Error) {
-        let Some(handle) = handle.filter(|_| error.kind() == ErrorKind::Integrity) else { return };
-        let verdict =
-            Verdict::Reject { reason: DeadReason::Integrity, error: Some(error.message().into()) };
-        let receipt_handle = ReceiptHandle::from_text(&handle);
-        let settlement = Settlement { receipt_handle, verdict };
-        // If this fails, its deadline brings it back, and then it is tried again.
-        let _ = self.settle(mailbox, vec![settlement], Again::Yes).await;
+    /// Settles what nobody else does, while whoever asked goes on. The next call waits for it. If
+    /// it fails, their deadline brings the messages back.
+    fn settle_aside(
+        self: &Arc<Self>,
+        mailbox: &Name,
+        batch: Vec<Settlement>,
+        runtime: &Handle,
+    ) -> JoinHandle<()> {
+        let (inner, mailbox) = (Arc::clone(self), mailbox.clone());
+        let leaving = Leaving::new(self);
+        runtime.spawn(async move {
+            let _leaving = leaving;
+            let _ = inner.settle(&mailbox, batch, Again::Yes).await;
+        })
+    }
+
+    /// Makes messages that are not what was sent dead letters (I4), all at once.
+    pub(super) fn bury(
+        self: &Arc<Self>,
+        mailbox: &Name,
+        damaged: Vec<(ReceiptHandle, Error)>,
+        runtime: &Handle,
+    ) -> JoinHandle<()> {
+        let buried = damaged.into_iter().map(|(receipt_handle, error)| {
+            let error = Some(error.message().into());
+            let verdict = Verdict::Reject { reason: DeadReason::Integrity, error };
+            Settlement { receipt_handle, verdict }
+        });
+        self.settle_aside(mailbox, buried.collect(), runtime)
     }
 
     pub(super) async fn receive(
@@ -130,12 +145,15 @@ impl Inner {
         options: &ReceiveOptions,
     ) -> Result<Vec<Delivery>> {
         let (given, got) = oneshot::channel();
-        let (stop, leaving) = (CancellationToken::new(), Arc::default());
+        let stop = CancellationToken::new();
+        let leaving: Arc<Mutex<Option<Leaving>>> = Arc::default();
         let task = Task {
             inner: Arc::clone(self),
             mailbox: mailbox.clone(),
             options: options.clone(),
+            runtime: Handle::current(),
             stop: stop.clone(),
+            leaving: Arc::clone(&leaving),
         };
         let inner = Arc::clone(self);
         let mut guard = Guard { inner, stop, leaving: Arc::clone(&leaving), is_done: false };
@@ -161,7 +179,9 @@ struct Task {
     inner: Arc<Inner>,
     mailbox: Name,
     options: ReceiveOptions,
+    runtime: Handle,
     stop: CancellationToken,
+    leaving: Arc<Mutex<Option<Leaving>>>,
 }
 
 impl Task {
@@ -173,50 +193,51 @@ impl Task {
             max_bytes: None,
             wait_ms: Some(millis(self.options.wait)),
         };
-        let mut call = Call::new(Method::POST, "/v1/recv", json(&question)?, Again::No);
-        call.wait = self.options.wait;
-        let leaver: Mutex<Option<Leaver>> = Mutex::default();
-        let calls = &self.inner.calls;
-        let made = calls.make_leaving(call, |link| {
-            *leaver.lock() = Some(link);
-            !self.stop.is_cancelled()
-        });
+        let made = self.inner.calls.receive(&question, self.options.wait, &self.stop);
         tokio::pin!(made);
-        let received: json::Received = tokio::select! {
+        let received = tokio::select! {
             biased;
             received = &mut made => received?,
             () = self.stop.cancelled() => {
                 // The service learns that nobody waits; what it has sent by then still comes.
-                let leaver = leaver.lock().take().ok_or_else(given_up)?;
-                leaver.leave();
-                let rest = tokio::time::timeout(LEAVE_WITHIN, made).await;
-                rest.map_err(|_| given_up())??
+                match tokio::time::timeout(LEAVE_WITHIN, &mut made).await {
+                    Ok(rest) => rest?,
+                    Err(_) => {
+                        // Others wait no longer for that; but what comes then still goes back.
+                        drop(self.leaving.lock().take());
+                        made.await?
+                    }
+                }
             }
         };
-        self.unpack(received).await
+        self.unpack(received)
     }
 
-    async fn unpack(&self, received: json::Received) -> Result<Parcel> {
+    /// What was received. A message that is not what was sent, or of another mailbox, is never
+    /// handed over, and holds up none of those that came with it.
+    fn unpack(&self, received: json::Received) -> Result<Parcel> {
         let is_held = !self.options.visibility_timeout.is_zero();
         let (mailbox, inner) = (self.mailbox.clone(), Arc::clone(&self.inner));
-        let mut parcel = Parcel { inner, mailbox, deliveries: Vec::new(), is_held };
-        let mut damaged = None;
+        let runtime = self.runtime.clone();
+        let mut parcel = Parcel { inner, mailbox, deliveries: Vec::new(), is_held, runtime };
+        let (mut damaged, mut fault) = (Vec::new(), None);
         for envelope in received.messages {
-            match convert::delivery(envelope) {
+            match convert::delivery(&self.mailbox, envelope) {
                 Ok(delivery) => parcel.deliveries.push(delivery),
                 Err((handle, error)) => {
-                    self.inner.bury(&self.mailbox, handle, &error).await;
-                    damaged = Some(error.with_mailbox(&self.mailbox));
+                    // As other homes do: who gets the rest does not learn it otherwise.
+                    tracing::error!(mailbox = %self.mailbox, %error, "integrity");
+                    damaged.extend(handle.map(|handle| (handle, error.clone())));
+                    fault = Some(error.with_mailbox(&self.mailbox));
                 }
             }
         }
-        match damaged {
+        if !damaged.is_empty() {
+            self.inner.bury(&self.mailbox, damaged, &self.runtime);
+        }
+        match fault {
             Some(error) if parcel.deliveries.is_empty() => Err(error),
             _ => Ok(parcel),
         }
     }
-}
-
-fn given_up() -> Error {
-    Error::new(ErrorKind::Connection, "the receive was given up")
 }

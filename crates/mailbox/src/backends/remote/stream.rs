@@ -5,15 +5,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Buf, BytesMut};
-use http::Method;
-use http_body_util::BodyExt;
-use hyper::body::Incoming;
-use mailbox_wire::json::{Envelope, Problem, ReceiveRequest};
+use mailbox_wire::json::{Envelope, ReceiveRequest};
+use tokio::runtime::Handle;
 
-use super::calls::{ANSWER, Again, Call, json};
 use super::convert::{self, millis};
-use super::link::Link;
+use super::door::{Coming, Event};
 use super::{Inner, RemoteBackend};
 use crate::backend::Delivery;
 use crate::error::{Error, ErrorKind, Result};
@@ -29,18 +25,7 @@ const SILENCE: Duration = Duration::from_secs(60);
 pub struct RemoteStream {
     inner: Arc<Inner>,
     mailbox: Name,
-    /// As long as it is there, the connection is.
-    _link: Link,
-    body: Incoming,
-    unread: BytesMut,
-}
-
-/// What a service says on a stream.
-enum Line {
-    Message(Box<Delivery>),
-    SignOfLife,
-    /// It ends: nothing is wrong.
-    Stopping,
+    coming: Box<dyn Coming>,
 }
 
 impl RemoteBackend {
@@ -63,15 +48,8 @@ impl RemoteBackend {
             max_bytes: None,
             wait_ms: None,
         };
-        let call = Call::new(Method::POST, "/v1/recv/stream", json(&question)?, Again::No);
-        let (link, body) = self.inner.calls.open(&call).await?;
-        Ok(RemoteStream {
-            inner: Arc::clone(&self.inner),
-            mailbox: mailbox.clone(),
-            _link: link,
-            body,
-            unread: BytesMut::new(),
-        })
+        let coming = self.inner.calls.stream(&question).await?;
+        Ok(RemoteStream { inner: Arc::clone(&self.inner), mailbox: mailbox.clone(), coming })
     }
 }
 
@@ -87,64 +65,43 @@ impl RemoteStream {
     /// Safe: what was read stays in the stream.
     pub async fn next(&mut self) -> Result<Option<Delivery>> {
         loop {
-            if let Some(line) = self.line() {
-                match self.read(&line).await.map_err(|error| error.with_mailbox(&self.mailbox))? {
-                    Line::Message(delivery) => return Ok(Some(*delivery)),
-                    Line::SignOfLife => continue,
-                    Line::Stopping => return Ok(None),
-                }
-            }
             let closed = self.inner.closed.clone();
-            let frame = tokio::select! {
+            let event = tokio::select! {
                 biased;
                 () = closed.cancelled() => return Err(Error::closed(&self.mailbox)),
-                frame = tokio::time::timeout(SILENCE, self.body.frame()) => frame,
+                event = tokio::time::timeout(SILENCE, self.coming.next()) => event,
             };
-            let frame = frame.map_err(|_| self.broken("the service is silent"))?;
-            let Some(frame) = frame else { return Ok(None) };
-            let frame = frame.map_err(|_| self.broken("the stream breaks off"))?;
-            if let Ok(bytes) = frame.into_data() {
-                self.unread.extend_from_slice(&bytes);
-            }
-            if self.unread.len() > ANSWER {
-                return Err(self.broken("a line of the stream does not end"));
-            }
-        }
-    }
-
-    /// The next whole line, without its end.
-    fn line(&mut self) -> Option<BytesMut> {
-        let end = self.unread.iter().position(|byte| *byte == b'\n')?;
-        let line = self.unread.split_to(end);
-        self.unread.advance(1);
-        Some(line)
-    }
-
-    /// What a line says.
-    async fn read(&self, line: &[u8]) -> Result<Line> {
-        if line.is_empty() {
-            return Ok(Line::SignOfLife);
-        }
-        if let Ok(envelope) = serde_json::from_slice::<Envelope>(line) {
-            return match convert::delivery(envelope) {
-                Ok(delivery) => Ok(Line::Message(Box::new(delivery))),
-                Err((handle, error)) => {
-                    self.inner.bury(&self.mailbox, handle, &error).await;
-                    Err(error)
+            let event = event.unwrap_or_else(|_| {
+                Err(Error::new(ErrorKind::Connection, "the service is silent"))
+            });
+            match event.map_err(|error| error.with_mailbox(&self.mailbox))? {
+                Event::Message(envelope) => return self.open(*envelope).await.map(Some),
+                Event::SignOfLife => {}
+                Event::Ended(None) => return Ok(None),
+                Event::Ended(Some(problem)) => {
+                    return match problem.reason.as_deref() {
+                        // Nothing is wrong.
+                        Some("stopping") => Ok(None),
+                        _ => Err(convert::error(problem).with_mailbox(&self.mailbox)),
+                    };
                 }
-            };
-        }
-        let problem = serde_json::from_slice::<Problem>(line).map_err(|_| {
-            Error::new(ErrorKind::Internal, "the service says something that makes no sense")
-        })?;
-        match problem.reason.as_deref() {
-            Some("stopping") => Ok(Line::Stopping),
-            _ => Err(convert::error(problem)),
+            }
         }
     }
 
-    fn broken(&self, message: &str) -> Error {
-        Error::new(ErrorKind::Connection, message).with_mailbox(&self.mailbox)
+    /// What is in an envelope.
+    async fn open(&self, envelope: Envelope) -> Result<Delivery> {
+        match convert::delivery(&self.mailbox, envelope) {
+            Ok(delivery) => Ok(delivery),
+            Err((handle, error)) => {
+                if let Some(handle) = handle {
+                    let damaged = vec![(handle, error.clone())];
+                    // Whoever closes the stream then does not take it back before that is done.
+                    let _ = self.inner.bury(&self.mailbox, damaged, &Handle::current()).await;
+                }
+                Err(error.with_mailbox(&self.mailbox))
+            }
+        }
     }
 }
 

@@ -8,10 +8,13 @@ use rustls::{ClientConfig, RootCertStore};
 use tokio_rustls::TlsConnector;
 
 use super::config::RemoteConfig;
+use crate::address::ServicePlace;
 use crate::error::{Error, ErrorKind, Result};
 
 /// A service.
 pub(super) struct Target {
+    /// Which protocol.
+    pub(super) scheme: &'static str,
     /// `host:port`, as it is said in `Host` and in addresses.
     pub(super) authority: String,
     pub(super) host: String,
@@ -22,34 +25,22 @@ pub(super) struct Target {
 impl Target {
     /// Reads `http://host:port` in two parts.
     pub(super) fn read(scheme: &str, place: &str, config: &RemoteConfig) -> Result<Self> {
-        let refuse = |why: &str| {
-            let message = format!("{scheme}://{place:.200} {why}");
-            Error::new(ErrorKind::InvalidParameter, message).with_field("address")
-        };
-        if place.contains(['@', '/']) {
-            // Without the place: it may have a password in it.
-            let message = "an address of a service is http://host:port/name, without user or path";
-            return Err(Error::new(ErrorKind::InvalidParameter, message).with_field("address"));
-        }
-        let is_tls = scheme == "https";
-        let (host, port) = match place.rsplit_once(':') {
-            Some((host, port)) if !port.ends_with(']') => {
-                (host, port.parse().map_err(|_| refuse("has no port that is a number"))?)
-            }
-            _ => (place, if is_tls { 443 } else { 80 }),
-        };
-        if host.is_empty() {
-            return Err(refuse("names no host"));
-        }
-        let bare = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-        let tls = if is_tls { Some(connector(&bare, config)?) } else { None };
-        Ok(Self { authority: place.to_owned(), host: bare, port, tls })
+        let read = ServicePlace::read(scheme, place)?;
+        read.check_ca(config.ca.is_some())?;
+        let ServicePlace { scheme, is_tls, host, port } = read;
+        let bare = host.to_owned();
+        // Everybody knows the ports of HTTP, and `Host` leaves them out; others are said.
+        let is_said = place.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
+        let is_said = is_said || scheme.starts_with("http");
+        let authority = if is_said { place.to_owned() } else { format!("{place}:{port}") };
+        let protocols: &[&str] = if scheme == "grpcs" { &["h2"] } else { &[] };
+        let tls = if is_tls { Some(connector(&bare, protocols, config)?) } else { None };
+        Ok(Self { scheme, authority, host: bare, port, tls })
     }
 
     /// What an address begins with.
     pub(super) fn base(&self) -> String {
-        let scheme = if self.tls.is_some() { "https" } else { "http" };
-        format!("{scheme}://{}", self.authority)
+        format!("{}://{}", self.scheme, self.authority)
     }
 }
 
@@ -59,7 +50,12 @@ impl std::fmt::Debug for Target {
     }
 }
 
-fn connector(host: &str, config: &RemoteConfig) -> Result<(TlsConnector, ServerName<'static>)> {
+/// What makes connections safe, and says which of these protocols is spoken on them.
+fn connector(
+    host: &str,
+    protocols: &[&str],
+    config: &RemoteConfig,
+) -> Result<(TlsConnector, ServerName<'static>)> {
     let refuse =
         |message: String, field| Error::new(ErrorKind::InvalidParameter, message).with_field(field);
     let mut roots = RootCertStore::empty();
@@ -80,11 +76,12 @@ fn connector(host: &str, config: &RemoteConfig) -> Result<(TlsConnector, ServerN
         }
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let client = ClientConfig::builder_with_provider(provider)
+    let mut client = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| Error::new(ErrorKind::Internal, "no TLS").with_source(error))?
         .with_root_certificates(roots)
         .with_no_client_auth();
+    client.alpn_protocols = protocols.iter().map(|it| it.as_bytes().to_vec()).collect();
     let name = ServerName::try_from(host.to_owned())
         .map_err(|_| refuse(format!("{host:.200} is no name of a server"), "address"))?;
     Ok((TlsConnector::from(Arc::new(client)), name))
@@ -107,6 +104,17 @@ mod tests {
             assert_eq!((target.host.as_str(), target.port), (host, port), "{place}");
             assert_eq!(target.base(), format!("http://{place}"));
         }
+        for (scheme, place, base) in [
+            ("grpc", "host", "grpc://host:7600"),
+            ("oap", "[::1]", "oap://[::1]:7601"),
+            ("oap", "host:7601", "oap://host:7601"),
+            ("oap", "host:07601", "oap://host:07601"),
+        ] {
+            assert_eq!(Target::read(scheme, place, &config).unwrap().base(), base);
+        }
+        let ca = RemoteConfig { ca: Some("ca.pem".into()), ..RemoteConfig::default() };
+        let error = Target::read("grpc", "host", &ca).unwrap_err();
+        assert_eq!((error.kind(), error.field()), (ErrorKind::InvalidParameter, Some("ca")));
         for place in ["", "host:", "host:x", "user:secret@host:1", "host/v1"] {
             let error = Target::read("http", place, &config).unwrap_err();
             assert!(!error.to_string().contains("secret"), "{error}");

@@ -5,22 +5,20 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use mailbox::{DeadReason, Error, ErrorKind, MessageId, Name, Peek};
+use mailbox_wire::call::{
+    self, ConfigureRequest, DeadListRequest, MessageRequest, PeekRequest, TopicRequest,
+    TopicsRequest,
+};
 use mailbox_wire::json::{
     Abilities, DeadRequest, Deleted, LookUpRequest, Ok as Done, PolicyChange, Purged, Record,
-    Records, Removed, Reprocessed, Topic, TopicEntry, Topics,
+    Records, Removed, Reprocessed, Topic, Topics,
 };
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::convert;
-use super::exchange::{Exchange, ask, call, call_for_response, for_response};
-use super::hand_over;
+use super::exchange::{ask, call};
 use super::path::{Asked, Segment};
 use super::problems::Problems;
-use crate::admission::Room;
-use crate::calls::HandOver;
-use crate::failure::{Answer, Failure};
 use crate::service::Service;
 
 type Shared = State<Arc<Service>>;
@@ -78,23 +76,11 @@ pub(crate) async fn list(
     Asked(query): Asked<ListQuery>,
     request: Request,
 ) -> Response {
-    ask(service, request, |exchange| async move {
-        let query = query?;
-        let after = query.after.as_deref().map(Name::parse).transpose()?;
-        let limit = query.limit.unwrap_or(100);
-        if !(1..=1000).contains(&limit) {
-            return Err(Error::invalid("limit", limit, "1..=1000").into());
-        }
-        let (service, caller) = (&exchange.service, &exchange.caller);
-        let mut topics = Vec::new();
-        for name in service.list(caller, after, limit).await? {
-            let stats = match query.stats {
-                Some(true) => Some(convert::stats(&service.stats(caller, &name).await?)),
-                _ => None,
-            };
-            topics.push(TopicEntry { topic: name.to_string(), stats });
-        }
-        Ok(Topics { topics })
+    ask(service, request, || {
+        let ListQuery { after, limit, stats } = query?;
+        // One that is too large for a number is too large in any case.
+        let limit = limit.map(|limit| u32::try_from(limit).unwrap_or(u32::MAX));
+        Ok(call::Request::Topics(TopicsRequest { after, limit, stats }))
     })
     .await
 }
@@ -107,15 +93,7 @@ pub(crate) async fn topic(
     Segment(topic): Segment,
     request: Request,
 ) -> Response {
-    ask(service, request, |exchange| async move {
-        let mailbox = Name::parse(&topic?)?;
-        let (service, caller) = (&exchange.service, &exchange.caller);
-        let stats = service.stats(caller, &mailbox).await?;
-        let policy = service.policy(caller, &mailbox).await?;
-        let (stats, policy) = (convert::stats(&stats), convert::policy(&policy));
-        Ok(Topic { topic: mailbox.to_string(), stats, policy })
-    })
-    .await
+    ask(service, request, || Ok(call::Request::Topic(TopicRequest { topic: topic? }))).await
 }
 
 /// Changes the rules of a mailbox, which is made if it is not there.
@@ -126,12 +104,8 @@ pub(crate) async fn configure(
     Segment(topic): Segment,
     request: Request,
 ) -> Response {
-    call(service, request, |exchange, change: PolicyChange| async move {
-        let mailbox = Name::parse(&topic?)?;
-        let (service, caller) = (&exchange.service, &exchange.caller);
-        let policy = service.policy(caller, &mailbox).await?;
-        service.configure(caller, &mailbox, convert::changed(policy, change)?).await?;
-        Ok(Done { ok: true })
+    call(service, request, |policy| {
+        Ok(call::Request::Configure(ConfigureRequest { topic: topic?, policy }))
     })
     .await
 }
@@ -144,12 +118,7 @@ pub(crate) async fn remove(
     Segment(topic): Segment,
     request: Request,
 ) -> Response {
-    ask(service, request, |exchange| async move {
-        let mailbox = Name::parse(&topic?)?;
-        let removed = exchange.service.remove(&exchange.caller, &mailbox).await?;
-        Ok(Removed { removed })
-    })
-    .await
+    ask(service, request, || Ok(call::Request::Remove(TopicRequest { topic: topic? }))).await
 }
 
 /// Removes every message that is not a dead letter.
@@ -160,11 +129,7 @@ pub(crate) async fn purge(
     Segment(topic): Segment,
     request: Request,
 ) -> Response {
-    ask(service, request, |exchange| async move {
-        let mailbox = Name::parse(&topic?)?;
-        Ok(Purged { removed: exchange.service.purge(&exchange.caller, &mailbox).await? })
-    })
-    .await
+    ask(service, request, || Ok(call::Request::Purge(TopicRequest { topic: topic? }))).await
 }
 
 /// Shows messages that are not dead, the oldest first, without receiving them.
@@ -177,9 +142,9 @@ pub(crate) async fn peek(
     Asked(query): Asked<PeekQuery>,
     request: Request,
 ) -> Response {
-    for_response(service, request, async |exchange| {
-        let peek = Peek::Live { limit: query?.limit.unwrap_or(10) };
-        show(&exchange, &topic?, &peek).await
+    ask(service, request, || {
+        let (limit, topic) = (query?.limit, topic?);
+        Ok(call::Request::Peek(PeekRequest { topic, limit }))
     })
     .await
 }
@@ -193,27 +158,7 @@ pub(crate) async fn look_up(
     Segment(topic): Segment,
     request: Request,
 ) -> Response {
-    call_for_response(service, request, async |exchange, question: LookUpRequest| {
-        show(&exchange, &topic?, &convert::these(&question)).await
-    })
-    .await
-}
-
-async fn show(exchange: &Exchange, topic: &str, peek: &Peek) -> Answer<Response> {
-    let mailbox = Name::parse(topic)?;
-    let service = &exchange.service;
-    let shards = service.config().shards;
-    let (found, room) = service.peek(&exchange.caller, &mailbox, peek).await?;
-    let record = |it| convert::record(&mailbox, it, shards);
-    let records = Records { messages: found.into_iter().map(record).collect() };
-    Ok(answer_with(exchange, mailbox.clone(), &records, room))
-}
-
-/// An answer that has payloads in it.
-fn answer_with(exchange: &Exchange, mailbox: Name, shown: &impl Serialize, room: Room) -> Response {
-    let hand_over = HandOver::of_nothing(&exchange.service, mailbox, room);
-    let json = serde_json::to_vec(shown).expect("text, numbers and maps can be written");
-    hand_over::response(json, hand_over, &exchange.peer)
+    call(service, request, |these| Ok(call::Request::LookUp(topic?, these))).await
 }
 
 /// Shows one message, in whatever state.
@@ -226,19 +171,9 @@ pub(crate) async fn message(
     Asked(query): Asked<MessageQuery>,
     request: Request,
 ) -> Response {
-    for_response(service, request, async |exchange| {
-        let mailbox = query?.topic.as_deref().map(Name::parse).transpose()?;
-        let id = MessageId::from_text(&msg_id?);
-        let (service, caller) = (&exchange.service, &exchange.caller);
-        let (mailbox, record) = service.find_message(caller, mailbox, &id).await?;
-        if record.death.is_some_and(|death| death.reason == DeadReason::Integrity) {
-            let why = record.last_error.as_deref().unwrap_or("its payload is not what was sent");
-            let error = Error::new(ErrorKind::Integrity, format!("a dead letter: {why}"));
-            return Err(Failure::from(error.with_mailbox(&mailbox)));
-        }
-        let room = service.room_for(caller, std::slice::from_ref(&record))?;
-        let shown = convert::record(&mailbox, record, service.config().shards);
-        Ok(answer_with(&exchange, mailbox, &shown, room))
+    ask(service, request, || {
+        let (topic, msg_id) = (query?.topic, msg_id?);
+        Ok(call::Request::Message(MessageRequest { msg_id, topic }))
     })
     .await
 }
@@ -253,14 +188,9 @@ pub(crate) async fn dead(
     Asked(query): Asked<DeadQuery>,
     request: Request,
 ) -> Response {
-    for_response(service, request, async |exchange| {
-        let query = query?;
-        let peek = Peek::Dead { after: query.after, limit: query.limit.unwrap_or(100) };
-        // As the document has it.
-        if let Some(after) = query.after.filter(|after| i64::try_from(*after).is_err()) {
-            return Err(Error::invalid("after", after, format_args!("0..={}", i64::MAX)).into());
-        }
-        show(&exchange, &topic?, &peek).await
+    ask(service, request, || {
+        let DeadQuery { after, limit } = query?;
+        Ok(call::Request::Dead(DeadListRequest { topic: topic?, after, limit }))
     })
     .await
 }
@@ -269,36 +199,19 @@ pub(crate) async fn dead(
 #[utoipa::path(post, path = "/v1/dlq/reprocess", tag = "dead letters",
     request_body = DeadRequest, responses((status = 200, body = Reprocessed), Problems))]
 pub(crate) async fn reprocess(State(service): Shared, request: Request) -> Response {
-    call(service, request, |exchange, question: DeadRequest| async move {
-        let (mailbox, which) = (Name::parse(&question.topic)?, convert::selection(&question)?);
-        let done = exchange.service.reprocess(&exchange.caller, &mailbox, &which).await?;
-        let (reprocessed, remaining) = done;
-        Ok(Reprocessed { reprocessed, remaining })
-    })
-    .await
+    call(service, request, |question| Ok(call::Request::Reprocess(question))).await
 }
 
 /// Deletes dead letters for good.
 #[utoipa::path(post, path = "/v1/dlq/delete", tag = "dead letters",
     request_body = DeadRequest, responses((status = 200, body = Deleted), Problems))]
 pub(crate) async fn delete_dead(State(service): Shared, request: Request) -> Response {
-    call(service, request, |exchange, question: DeadRequest| async move {
-        let (mailbox, which) = (Name::parse(&question.topic)?, convert::selection(&question)?);
-        let done = exchange.service.delete_dead(&exchange.caller, &mailbox, &which).await?;
-        let (deleted, remaining) = done;
-        Ok(Deleted { deleted, remaining })
-    })
-    .await
+    call(service, request, |question| Ok(call::Request::DeleteDead(question))).await
 }
 
 /// What the service's store can do.
 #[utoipa::path(get, path = "/v1/abilities", tag = "service",
     responses((status = 200, body = Abilities), Problems))]
 pub(crate) async fn abilities(State(service): Shared, request: Request) -> Response {
-    ask(service, request, |exchange| async move {
-        let service = &exchange.service;
-        exchange.caller.may_anything()?;
-        Ok(convert::abilities(service.store.abilities(), &service.config()))
-    })
-    .await
+    ask(service, request, || Ok(call::Request::Abilities)).await
 }

@@ -5,8 +5,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderName, HeaderValue, StatusCode};
-use mailbox::{Error, ErrorKind, Retry};
-use mailbox_wire::json::Problem;
+use mailbox::{Error, ErrorKind};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -15,39 +14,9 @@ pub(crate) const X_CORR_ID: HeaderName = HeaderName::from_static("x-corr-id");
 pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 const BEARER: HeaderValue = HeaderValue::from_static("Bearer");
-/// What is said of a defect: what it is about is for the log, where the correlation id finds it.
-const DEFECT: &str = "something is wrong with the service; its log says what, under this corr_id";
-
 /// What kind of failure an answer tells of, for those who count them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Kind(pub(crate) ErrorKind);
-
-/// What went wrong, in the shape of the wire.
-pub(crate) fn problem(failure: &Failure, corr_id: &str) -> Problem {
-    let error = &failure.error;
-    let message = match error.kind() {
-        ErrorKind::Internal => {
-            tracing::error!(corr_id, ?error, "defect");
-            DEFECT.to_owned()
-        }
-        _ => error.message().to_owned(),
-    };
-    Problem {
-        code: error.kind().status().code.to_owned(),
-        message,
-        corr_id: corr_id.to_owned(),
-        kind: error.kind().as_str().to_owned(),
-        retry_after_ms: match error.retry() {
-            Retry::Never => None,
-            Retry::Now => Some(0),
-            Retry::After(time) => Some(u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1)),
-        },
-        reason: failure.reason.map(str::to_owned),
-        field: error.field().map(str::to_owned),
-        topic: error.mailbox().map(ToString::to_string),
-        msg_id: failure.msg_id.clone(),
-    }
-}
 
 /// The answer to a call that worked.
 pub(crate) fn success(answer: &impl Serialize) -> Response {
@@ -64,7 +33,7 @@ fn unwritable() -> Failure {
 
 /// The answer to a call that did not.
 pub(crate) fn failure(failure: &Failure, corr_id: &str) -> Response {
-    let problem = problem(failure, corr_id);
+    let problem = failure.problem(corr_id);
     let status = status_of(&failure.error);
     let json = serde_json::to_vec(&problem).unwrap_or_default();
     let mut response = with_body(status, json.into());

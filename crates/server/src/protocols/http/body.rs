@@ -68,7 +68,7 @@ pub(crate) async fn read(head: &Parts, body: Body, bounds: Bounds<'_>) -> Result
             return Err(too_large(most));
         }
         if !room.grow(budget, token_id, len as u64) {
-            return Err(full("too many large bodies are coming in"));
+            return Err(full("too many bodies are coming in"));
         }
         // Most bodies come in one piece, which then need not be copied.
         match &first {

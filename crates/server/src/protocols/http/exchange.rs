@@ -1,6 +1,5 @@
 //! One request and its answer: who asks, what is in it, and in which order it is refused.
 
-use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
@@ -11,17 +10,18 @@ use bytes::Bytes;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
 use mailbox::{Error, ErrorKind, Timestamp};
+use mailbox_wire::call::{self, Reply};
 use mailbox_wire::capability::Refused;
 use mailbox_wire::object::Object;
-use serde::Serialize;
+use mailbox_wire::unreadable;
 use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
 use super::answer::{self, X_CORR_ID};
-use super::body;
+use super::{body, outgoing};
 use crate::admission::{Place, Purpose, Room};
 use crate::auth::Caller;
-use crate::calls::Facts;
+use crate::calls::{Answered, Asking, Facts};
 use crate::failure::{Answer, Failure};
 use crate::listen::Peer;
 use crate::service::Service;
@@ -37,7 +37,6 @@ pub(crate) struct Exchange {
     pub(crate) service: Arc<Service>,
     pub(crate) caller: Caller,
     pub(crate) head: Parts,
-    pub(crate) peer: Arc<Peer>,
     /// Its place among those that are worked on; one that waits gives it up.
     pub(crate) place: Place,
     /// What its body takes.
@@ -84,27 +83,65 @@ fn new_corr_id() -> Uuid {
     )
 }
 
-impl Exchange {
-    /// What a request says about the messages in it.
-    pub(crate) fn facts(&self) -> Facts {
-        let text = |name: &str| self.head.headers.get(name).and_then(|value| value.to_str().ok());
-        let traceparent = text("traceparent").filter(|text| text.len() <= TRACEPARENT_LEN);
-        Facts {
-            corr_id: text(X_CORR_ID.as_str()).and_then(|text| Uuid::try_parse(text).ok()),
-            traceparent: traceparent.map(str::to_owned),
+/// What a request says about the messages in it.
+fn facts(head: &Parts, request: &call::Request) -> Answer<Facts> {
+    let is_conflict = matches!(request, call::Request::Send(_)) && conflict_wanted(head)?;
+    Ok(Facts { is_conflict, ..facts_of(head) })
+}
+
+pub(crate) fn facts_of(head: &Parts) -> Facts {
+    let text = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
+    let traceparent = text("traceparent").filter(|text| text.len() <= TRACEPARENT_LEN);
+    Facts {
+        corr_id: text(X_CORR_ID.as_str()).and_then(|text| Uuid::try_parse(text).ok()),
+        traceparent: traceparent.map(str::to_owned),
+        is_conflict: false,
+    }
+}
+
+/// Whether a message that was sent before is a conflict.
+pub(crate) fn conflict_wanted(head: &Parts) -> Answer<bool> {
+    match head.headers.get("x-idempotency-mode").map(|value| value.as_bytes()) {
+        None | Some(b"200-flag") => Ok(false),
+        Some(b"409-conflict") => Ok(true),
+        Some(_) => {
+            let bound = "200-flag, 409-conflict";
+            Err(Error::invalid("x-idempotency-mode", "something else", bound).into())
         }
     }
 }
 
 /// Answers a request without a body.
-pub(crate) async fn ask<A, F, Fut>(service: Arc<Service>, request: Request, act: F) -> Response
+pub(crate) async fn ask<F>(service: Arc<Service>, request: Request, asks: F) -> Response
 where
-    A: Serialize,
-    F: FnOnce(Exchange) -> Fut,
-    Fut: Future<Output = Answer<A>>,
+    F: FnOnce() -> Answer<call::Request>,
 {
-    for_response(service, request, async |exchange| Ok(answer::success(&act(exchange).await?)))
-        .await
+    respond(service, request, Reads::Nothing, |_| asks()).await
+}
+
+/// Answers a request with a body.
+pub(crate) async fn call<Q, F>(service: Arc<Service>, request: Request, asks: F) -> Response
+where
+    Q: DeserializeOwned,
+    F: FnOnce(Q) -> Answer<call::Request>,
+{
+    respond(service, request, Reads::Body, |bytes| asks(question(&bytes)?)).await
+}
+
+/// The same; no body at all is an empty object.
+pub(crate) async fn call_or_nothing<Q, F>(
+    service: Arc<Service>,
+    request: Request,
+    asks: F,
+) -> Response
+where
+    Q: DeserializeOwned,
+    F: FnOnce(Q) -> Answer<call::Request>,
+{
+    respond(service, request, Reads::Body, |bytes| {
+        asks(question(if bytes.is_empty() { b"{}" } else { &bytes })?)
+    })
+    .await
 }
 
 /// Answers a request without a body with whatever is made of it.
@@ -112,58 +149,13 @@ pub(crate) async fn for_response<F>(service: Arc<Service>, request: Request, act
 where
     F: AsyncFnOnce(Exchange) -> Answer<Response>,
 {
-    respond(service, request, Reads::Nothing, async |exchange, _| act(exchange).await).await
-}
-
-/// Answers a request with a body.
-pub(crate) async fn call<Q, A, F, Fut>(service: Arc<Service>, request: Request, act: F) -> Response
-where
-    Q: DeserializeOwned,
-    A: Serialize,
-    F: FnOnce(Exchange, Q) -> Fut,
-    Fut: Future<Output = Answer<A>>,
-{
-    call_for_response(service, request, async |exchange, question| {
-        Ok(answer::success(&act(exchange, question).await?))
-    })
-    .await
-}
-
-/// The same; no body at all is an empty object.
-pub(crate) async fn call_or_nothing<Q, A, F, Fut>(
-    service: Arc<Service>,
-    request: Request,
-    act: F,
-) -> Response
-where
-    Q: DeserializeOwned,
-    A: Serialize,
-    F: FnOnce(Exchange, Q) -> Fut,
-    Fut: Future<Output = Answer<A>>,
-{
-    respond(service, request, Reads::Body, async |exchange: Exchange, bytes: Bytes| {
-        let question = question(if bytes.is_empty() { b"{}" } else { &bytes })?;
-        Ok(answer::success(&act(exchange, question).await?))
-    })
-    .await
-}
-
-/// The same for one who makes the response by itself.
-pub(crate) async fn call_for_response<Q, F>(
-    service: Arc<Service>,
-    request: Request,
-    act: F,
-) -> Response
-where
-    Q: DeserializeOwned,
-    F: AsyncFnOnce(Exchange, Q) -> Answer<Response>,
-{
-    respond(service, request, Reads::Body, async |exchange: Exchange, bytes: Bytes| {
-        let question = question(&bytes)?;
-        drop(bytes);
-        act(exchange, question).await
-    })
-    .await
+    let (head, body) = request.into_parts();
+    let corr_id = corr_id_of(&head);
+    let answered = match admit(service, head, body, &corr_id, Reads::Nothing).await {
+        Ok((exchange, _)) => act(exchange).await,
+        Err(failure) => Err(failure),
+    };
+    answered.unwrap_or_else(|failure| answer::failure(&failure, &corr_id))
 }
 
 fn question<Q: DeserializeOwned>(text: &[u8]) -> Answer<Q> {
@@ -178,18 +170,41 @@ enum Reads {
     Body,
 }
 
-async fn respond<F>(service: Arc<Service>, request: Request, reads: Reads, act: F) -> Response
+async fn respond<F>(service: Arc<Service>, request: Request, reads: Reads, asks: F) -> Response
 where
-    F: AsyncFnOnce(Exchange, Bytes) -> Answer<Response>,
+    F: FnOnce(Bytes) -> Answer<call::Request>,
 {
     let (head, body) = request.into_parts();
-    let corr_id = head.extensions.get::<CorrId>().cloned();
-    let corr_id = corr_id.unwrap_or_else(|| CorrId::of(&head.headers)).0;
-    let answered = match admit(service, head, body, &corr_id, reads).await {
-        Ok((exchange, bytes)) => act(exchange, bytes).await,
-        Err(failure) => Err(failure),
+    let corr_id = corr_id_of(&head);
+    let answered = async {
+        let (exchange, bytes) = admit(service, head, body, &corr_id, reads).await?;
+        let request = asks(bytes)?;
+        let facts = facts(&exchange.head, &request)?;
+        let Exchange { service, caller, place, room, .. } = exchange;
+        let answered = service.answer(Asking { caller, facts, place, room }, request).await?;
+        Ok(written(&service, answered, &corr_id))
     };
-    answered.unwrap_or_else(|failure| answer::failure(&failure, &corr_id))
+    answered.await.unwrap_or_else(|failure| answer::failure(&failure, &corr_id))
+}
+
+fn written(service: &Arc<Service>, answered: Answered, corr_id: &Arc<str>) -> Response {
+    match answered {
+        Answered::Reply(reply) => answer::success(&reply),
+        Answered::Messages(Reply::Received(received), hand_over) => {
+            outgoing::response(received.into_json(), hand_over)
+        }
+        Answered::Messages(reply, hand_over) => {
+            let json = serde_json::to_vec(&reply).expect("text, numbers and maps can be written");
+            outgoing::response(json, hand_over)
+        }
+        Answered::Stream(stream) => super::stream::response(service, *stream, corr_id),
+    }
+}
+
+/// Finds this call in the logs.
+pub(crate) fn corr_id_of(head: &Parts) -> Arc<str> {
+    let corr_id = head.extensions.get::<CorrId>().cloned();
+    corr_id.unwrap_or_else(|| CorrId::of(&head.headers)).0
 }
 
 /// Refuses what can be refused, the cheapest first: who asks and from where, how often, then the
@@ -211,20 +226,24 @@ async fn admit(
     let (bytes, room) = match reads {
         Reads::Nothing => (Bytes::new(), Room::default()),
         Reads::Body => {
-            let (most, patience) = {
-                let config = service.settings();
-                (config.limits.body, config.timeouts.read)
-            };
-            let (budget, token_id) = (&service.admission.incoming, &caller.verified.token_id);
-            let bounds = body::Bounds { most, patience, budget, token_id };
-            body::read(&head, body, bounds).await?
+            let most = service.settings().limits.body;
+            read_body(&service, &head, body, most, &caller.verified.token_id).await?
         }
     };
-    let patience = service.settings().limits.refusal_pause;
-    let place = service.admission.request(purpose, patience).await?;
-    // All that may have taken a while.
-    service.auth.check_since(&caller.verified, epoch)?;
-    Ok((Exchange { service, caller, head, peer, place, room }, bytes))
+    let place = service.place_for(&caller, purpose, epoch).await?;
+    Ok((Exchange { service, caller, head, place, room }, bytes))
+}
+
+/// Reads a body of no more than so many bytes, for the one with this capability.
+pub(crate) async fn read_body(
+    service: &Service,
+    head: &Parts,
+    body: Body,
+    most: usize,
+    token_id: &Arc<str>,
+) -> Result<(Bytes, Room), Error> {
+    let (patience, budget) = (service.settings().timeouts.read, &service.admission.incoming);
+    body::read(head, body, body::Bounds { most, patience, budget, token_id }).await
 }
 
 /// What a call is about.
@@ -239,7 +258,12 @@ fn purpose_of(path: &str) -> Purpose {
 }
 
 /// Finds out who asks, before anything else is looked at.
-fn caller(service: &Service, head: &Parts, peer: &Peer, corr_id: &Arc<str>) -> Answer<Caller> {
+pub(crate) fn caller(
+    service: &Service,
+    head: &Parts,
+    peer: &Peer,
+    corr_id: &Arc<str>,
+) -> Answer<Caller> {
     let mut given = head.headers.get_all(AUTHORIZATION).iter();
     let header = given.next().ok_or_else(Failure::no_capability)?;
     if given.next().is_some() {
@@ -260,23 +284,6 @@ fn bearer(header: &[u8]) -> Option<&str> {
 
 /// What is wrong with a document, without what is in it.
 fn unreadable(error: serde_json::Error) -> Failure {
-    let place = format!("line {} column {}", error.line(), error.column());
-    let what = match error.classify() {
-        serde_json::error::Category::Data => {
-            // Names of fields and types; a quoted value is cut out.
-            let text = error.to_string();
-            let text = text.split(" at line ").next().unwrap_or_default().to_owned();
-            without_quotes(&text)
-        }
-        serde_json::error::Category::Eof => "the document is not complete".to_owned(),
-        _ => "this is no JSON".to_owned(),
-    };
-    let message = format!("the body cannot be read: {what} ({place})");
+    let message = format!("the body cannot be read: {}", unreadable::unreadable(&error));
     Error::new(ErrorKind::InvalidParameter, message).into()
-}
-
-/// Takes out what stands between double quotes: it may be part of a message.
-fn without_quotes(text: &str) -> String {
-    let parts = text.split('"').enumerate();
-    parts.map(|(at, part)| if at % 2 == 0 { part } else { "..." }).collect()
 }

@@ -17,6 +17,7 @@ use utoipa::ToSchema;
 use super::answer;
 use super::exchange::{CorrId, Exchange, for_response};
 use super::problems::Problems;
+use crate::admission::Asks;
 use crate::failure::Failure;
 use crate::listen::Peer;
 use crate::service::{Readiness, Service};
@@ -37,32 +38,39 @@ pub(crate) struct Health {
 /// Whether the process is alive.
 #[utoipa::path(get, path = "/healthz", tag = "service", security(()),
     responses((status = 200, body = Health)))]
-pub(crate) async fn healthz() -> Response {
-    answer::success(&Health { ok: true, reads: true, writes: true, reasons: Vec::new() })
+pub(crate) async fn healthz(State(service): State<Arc<Service>>, request: Request) -> Response {
+    as_guest(&service, request, Asks::Little, async {
+        answer::success(&Health { ok: true, reads: true, writes: true, reasons: Vec::new() })
+    })
+    .await
 }
 
 /// Whether it takes messages; if not, why.
 #[utoipa::path(get, path = "/readyz", tag = "service", security(()),
     responses((status = 200, body = Health), (status = 503, body = Health)))]
-pub(crate) async fn readyz(State(service): State<Arc<Service>>) -> Response {
-    let Readiness { reads, writes, reasons } = service.readiness().await;
-    let health = Health { ok: reads && writes, reads, writes, reasons };
-    let mut response = answer::success(&health);
-    if !health.ok {
-        *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
-    }
-    response
+pub(crate) async fn readyz(State(service): State<Arc<Service>>, request: Request) -> Response {
+    as_guest(&service, request, Asks::Little, async {
+        let Readiness { reads, writes, reasons } = service.readiness().await;
+        let health = Health { ok: reads && writes, reads, writes, reasons };
+        let mut response = answer::success(&health);
+        if !health.ok {
+            *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+        }
+        response
+    })
+    .await
 }
 
 /// This document.
 #[utoipa::path(get, path = "/openapi.json", tag = "service", security(()),
     responses((status = 200, body = String, content_type = "application/json")))]
-pub(crate) async fn openapi() -> Response {
+pub(crate) async fn openapi(State(service): State<Arc<Service>>, request: Request) -> Response {
     static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| super::openapi().into());
-    let mut response = Response::new(DOCUMENT.clone().into());
-    let json = HeaderValue::from_static("application/json");
-    response.headers_mut().insert(CONTENT_TYPE, json);
-    response
+    // All have the same.
+    as_guest(&service, request, Asks::Little, async {
+        answer::with_body(StatusCode::OK, DOCUMENT.clone())
+    })
+    .await
 }
 
 /// What is counted and measured, for Prometheus. From elsewhere than this machine it needs a
@@ -72,7 +80,8 @@ pub(crate) async fn openapi() -> Response {
         (status = 200, body = String, content_type = "application/openmetrics-text"), Problems))]
 pub(crate) async fn metrics(State(service): State<Arc<Service>>, request: Request) -> Response {
     if is_here(&request) {
-        return plain(service.metrics_text().await);
+        let text = async { plain(service.metrics_text().await) };
+        return as_guest(&service, request, Asks::Much, text).await;
     }
     for_response(service, request, async |exchange: Exchange| {
         exchange.caller.may(Op::Admin, None, 0)?;
@@ -100,6 +109,25 @@ fn plain(text: String) -> Response {
     let plain =
         HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
     response.headers_mut().insert(CONTENT_TYPE, plain);
+    response
+}
+
+/// Answers one who needs no capability, if there is a place; it is free when the answer is out.
+async fn as_guest(
+    service: &Service,
+    request: Request,
+    asks: Asks,
+    answer: impl Future<Output = Response>,
+) -> Response {
+    let peer = request.extensions().get::<Arc<Peer>>();
+    let guest = match peer.map(|peer| service.admission.guests.come(peer, asks)) {
+        Some(Ok(guest)) => guest,
+        Some(Err(error)) => return refused(&request, error),
+        None => return refused(&request, Error::new(ErrorKind::Internal, "a call from nowhere")),
+    };
+    drop(request);
+    let mut response = answer.await;
+    response.extensions_mut().insert(guest);
     response
 }
 

@@ -5,11 +5,10 @@ mod admin;
 mod answer;
 mod body;
 mod capabilities;
-mod convert;
-mod exchange;
-mod hand_over;
+pub(crate) mod exchange;
 mod health;
 mod messages;
+mod outgoing;
 mod path;
 mod problems;
 mod serve;
@@ -23,8 +22,11 @@ use utoipa::openapi::{Components, InfoBuilder, OpenApi, OpenApiBuilder, Security
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-pub(crate) use serve::{Handler, serve};
+pub(crate) use exchange::read_body;
+pub(crate) use outgoing::{InBody, Paced};
+pub(crate) use serve::{Handler, NO_PLACE, serve};
 
+use super::grpc;
 use crate::service::Service;
 
 fn routes() -> OpenApiRouter<Arc<Service>> {
@@ -83,9 +85,10 @@ fn document() -> OpenApi {
 pub(crate) fn router(service: &Arc<Service>) -> Router {
     let (router, _) = routes().split_for_parts();
     router
+        .with_state(Arc::clone(service))
+        .merge(grpc::router(service))
         .fallback(health::no_such_call)
         .method_not_allowed_fallback(health::no_such_method)
-        .with_state(Arc::clone(service))
 }
 
 /// What can be called, as an OpenAPI document in JSON.

@@ -9,25 +9,36 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::response::Response;
-use http::HeaderValue;
+use http::{HeaderValue, Version};
 use hyper::body::Incoming;
-use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use hyper_util::server::conn::auto;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::task::TaskTracker;
 use tower_service::Service as _;
 
 use super::answer::{Kind, X_CORR_ID};
 use super::exchange::CorrId;
+use super::outgoing::Outgoing;
 use crate::listen::Peer;
 use crate::listen::Timed;
 use crate::metrics::{known_method, route_of};
+use crate::protocols::grpc::Counted;
 use crate::service::Service;
 use crate::traces::{Call, Parent, Trace};
 
 /// Longest head of a request, and most of a body that is read at a time.
 const BUFFER: usize = 64 * 1024;
+
+/// What a client hears for whom there is no place.
+pub(crate) const NO_PLACE: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\n\
+    connection: close\r\ncontent-type: application/json\r\nx-corr-id: none\r\n\
+    content-length: 145\r\n\r\n\
+    {\"code\":\"E_UNAVAILABLE\",\"message\":\"too many connections are open\",\
+    \"corr_id\":\"none\",\"kind\":\"connection\",\"retry_after_ms\":1000,\
+    \"reason\":\"no_place\"}";
 
 /// Answers requests.
 #[derive(Debug, Clone)]
@@ -68,26 +79,62 @@ impl Conversation {
         if let Ok(value) = HeaderValue::from_str(&corr_id.0) {
             response.headers_mut().insert(X_CORR_ID, value);
         }
-        let failed = response.extensions().get().map(|Kind(kind)| *kind);
+        let by_grpc = response.extensions().get().map(|counted: &Counted| counted.kind);
+        let failed = by_grpc.or(response.extensions().get().map(|Kind(kind)| *kind));
         if let Some(kind) = failed {
             self.service.metrics.refused(kind);
         }
+        // Over gRPC a call that failed is an answer like any other: what counts is why it did.
+        let status = by_grpc.map_or(response.status().as_u16(), |kind| kind.status().http);
         if let Some(trace) = &trace {
-            trace.end(response.status().as_u16(), failed);
+            trace.end(status, failed);
         }
-        self.service.metrics.answered(route, &method, response.status().as_u16());
+        self.service.metrics.answered(route, &method, status);
         response
     }
 
     /// The span of a call, if calls are traced. Asking how the service is is no call.
     fn trace(&self, request: &Request<Incoming>, route: &str, corr_id: &CorrId) -> Option<Trace> {
-        let traces = self.service.traces.as_ref().filter(|_| route.starts_with("/v1/"))?;
+        let traces = self
+            .service
+            .traces
+            .as_ref()
+            .filter(|_| route.starts_with("/v1/") || route.starts_with("/mailbox."))?;
         let text = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
         Some(traces.begin(Call {
             name: format!("{} {route}", known_method(request.method())),
             corr_id: &corr_id.0,
             parent: Parent { traceparent: text("traceparent"), tracestate: text("tracestate") },
         }))
+    }
+}
+
+/// Requests of one connection that are worked on at a time, over HTTP/2.
+const STREAMS: u32 = 128;
+/// How much of one request, and of all requests of a connection, is taken before it is looked at.
+const WINDOWS: (u32, u32) = (128 * 1024, 256 * 1024);
+
+/// HTTP/1 or HTTP/2, whichever the client begins with.
+fn builder(service: &Arc<Service>) -> auto::Builder<OnTasks> {
+    let mut builder = auto::Builder::new(OnTasks(service.tasks.clone()));
+    // The connection itself sees to that, and tells a head that is late from none at all.
+    builder.http1().header_read_timeout(None).max_buf_size(BUFFER);
+    builder
+        .http2()
+        .max_concurrent_streams(STREAMS)
+        .max_header_list_size(BUFFER as u32)
+        .initial_stream_window_size(WINDOWS.0)
+        .initial_connection_window_size(WINDOWS.1);
+    builder
+}
+
+/// Requests over HTTP/2 are tasks of their own, which are waited for at the end as all others.
+#[derive(Debug, Clone)]
+struct OnTasks(TaskTracker);
+
+impl<F: Future<Output = ()> + Send + 'static> hyper::rt::Executor<F> for OnTasks {
+    fn execute(&self, request: F) {
+        self.0.spawn(request);
     }
 }
 
@@ -104,17 +151,20 @@ where
     let answer = service_fn(move |request: Request<Incoming>| {
         let conversation = Arc::clone(&conversation);
         async move {
+            if request.version() == Version::HTTP_2 {
+                let at_work = conversation.peer.at_work();
+                let response = conversation.answer(request).await;
+                let outgoing = Outgoing::shared(response, &conversation.peer, at_work);
+                return Ok::<_, Infallible>(outgoing);
+            }
             conversation.peer.set(Doing::Work);
             let response = conversation.answer(request).await;
             conversation.peer.set(Doing::Answer);
-            Ok::<_, Infallible>(response)
+            Ok(Outgoing::of(response, &conversation.peer))
         }
     });
-    let connection = http1::Builder::new()
-        // The connection itself sees to that, and tells a head that is late from none at all.
-        .header_read_timeout(None)
-        .max_buf_size(BUFFER)
-        .serve_connection(TokioIo::new(stream), answer);
+    let builder = builder(&service);
+    let connection = builder.serve_connection(TokioIo::new(stream), answer);
     let (mut connection, mut told) = (pin!(connection), pin!(service.draining.cancelled()));
     let (mut is_listening, mut is_closing) = (false, false);
     poll_fn(|context| {

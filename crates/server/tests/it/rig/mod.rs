@@ -3,15 +3,19 @@
 
 mod client;
 mod dice;
+mod h2;
 mod http;
 mod message;
+mod oap;
 mod service;
 mod wait;
 
 pub(crate) use client::Client;
 pub(crate) use dice::Dice;
+pub(crate) use h2::{Call, H2Client, framed, grpc};
 pub(crate) use http::{Connection, Reply, head};
 pub(crate) use message::{message, payload, receive, send};
+pub(crate) use oap::{OapClient, proto_reply};
 pub(crate) use service::{Rig, Served, caveats, journal, memory, soon};
 pub(crate) use wait::{PATIENCE, until};
 

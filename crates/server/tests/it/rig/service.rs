@@ -15,7 +15,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::{Client, Connection, Shared, share};
+use super::{Client, Connection, H2Client, OapClient, Shared, share};
 
 /// What a service is started with.
 pub(crate) struct Rig {
@@ -28,6 +28,8 @@ pub(crate) struct Rig {
 /// A service that runs.
 pub(crate) struct Served {
     pub(crate) address: SocketAddr,
+    /// For OAP/1.
+    pub(crate) oap: SocketAddr,
     pub(crate) auth: Arc<Auth>,
     /// The operator's capability.
     pub(crate) operator: String,
@@ -91,11 +93,13 @@ impl Rig {
         let operator = auth.operator().unwrap().encode();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
+        let frames = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let oap = frames.local_addr().unwrap();
         let service = Service::traced(self.store, Arc::clone(&auth), self.config, self.traces);
         let stop = CancellationToken::new();
-        let listeners = vec![Listener::tcp(listener)];
+        let listeners = vec![Listener::tcp(listener), Listener::tcp(frames).for_oap()];
         let running = tokio::spawn(mailbox_server::run(listeners, service, stop.clone()));
-        Served { address, auth, operator, stop, running, _shared: None }
+        Served { address, oap, auth, operator, stop, running, _shared: None }
     }
 }
 
@@ -114,6 +118,23 @@ impl Served {
     /// A client with this capability.
     pub(crate) async fn client_with(&self, capability: &str) -> Client {
         Client::new(self.connection().await, capability)
+    }
+
+    /// A client that speaks OAP/1, with the operator's capability.
+    pub(crate) async fn oap_client(&self) -> OapClient {
+        self.oap_client_with(&self.operator).await
+    }
+
+    /// The same with this capability.
+    pub(crate) async fn oap_client_with(&self, capability: &str) -> OapClient {
+        let mut client = OapClient::open(self.oap).await;
+        client.start(capability).await;
+        client
+    }
+
+    /// A client that speaks HTTP/2, and lets so many bytes come of an answer at a time.
+    pub(crate) async fn h2_client(&self, window: u32) -> H2Client {
+        H2Client::open(self.address, window).await
     }
 
     /// Nothing but a connection.

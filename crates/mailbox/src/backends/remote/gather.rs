@@ -1,0 +1,259 @@
+//! Sends, and settlements, that are made one by one at the same time go out together. Nothing waits
+//! for a timer: while so many requests of a mailbox are in flight, others gather, and go out in one
+//! when the next is answered.
+//!
+//! Those who gather go out in the order they came, and what is sent after another send was answered
+//! comes after it. Of sends that are made at the same time nothing more is promised: a few requests
+//! are in flight at a time, and a service may carry them out in any order.
+//!
+//! Invariant: everybody gets the result of what is theirs, and whoever leaves disturbs nobody.
+
+use std::collections::{HashMap, VecDeque};
+use std::future::Future;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use mailbox_wire::call::Request;
+use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::time::{Instant, timeout_at};
+
+use super::Inner;
+use super::calls::{Again, Calls};
+use super::door::{Failed, Outcome};
+use crate::error::{Error, ErrorKind, Result};
+use crate::name::Name;
+
+/// Requests of a mailbox, and of a kind, that are in flight at a time.
+const IN_FLIGHT: usize = 2;
+/// Largest request that is put together.
+const LARGEST: usize = 512 * 1024;
+/// Most that gathers, in units; who comes then waits for room, in turn.
+const ROOM: u32 = 64 * 1024;
+/// What room is counted in.
+const UNIT: usize = 1024;
+
+/// Something that can be asked for together with others of its kind.
+pub(super) trait Together: Sized + Send + 'static {
+    type Answer: Send + 'static;
+
+    /// Where those of its kind gather.
+    fn gathering(inner: &Inner) -> &Gathering<Self>;
+
+    /// About how long it is on the wire.
+    fn wire_len(&self) -> usize;
+
+    /// The request for these.
+    fn request(mailbox: &Name, items: Vec<Self>) -> Request;
+
+    /// What such a request was for.
+    fn take_back(request: Request) -> Vec<Self>;
+
+    /// Makes the request, which is for so many. One result for each.
+    fn ask(
+        calls: &Calls,
+        request: &Request,
+        again: Again,
+        count: usize,
+    ) -> impl Future<Output = Result<Vec<Result<Self::Answer>>, Failed>> + Send;
+}
+
+/// What may go out together: all of a mailbox that can be repeated, or cannot.
+pub(super) type Lane = (Name, Again);
+
+/// Those who gather.
+pub(super) struct Gathering<T: Together> {
+    lanes: Mutex<HashMap<Lane, Line<T>>>,
+    pub(super) room: Arc<Semaphore>,
+}
+
+/// Those of a lane.
+struct Line<T: Together> {
+    in_flight: usize,
+    waiting: VecDeque<Entry<T>>,
+}
+
+/// One of them.
+struct Entry<T: Together> {
+    item: T,
+    answer: oneshot::Sender<Result<T::Answer>>,
+    _room: OwnedSemaphorePermit,
+}
+
+impl<T: Together> Default for Gathering<T> {
+    fn default() -> Self {
+        Self { lanes: Mutex::default(), room: Arc::new(Semaphore::new(ROOM as usize)) }
+    }
+}
+
+/// Asks for one, with others who come at the same time.
+pub(super) async fn ask_one<T: Together>(
+    inner: &Arc<Inner>,
+    lane: Lane,
+    item: T,
+) -> Result<T::Answer> {
+    let gathering = T::gathering(inner);
+    let units = u32::try_from(item.wire_len() / UNIT + 1).unwrap_or(ROOM).min(ROOM);
+    let deadline = Instant::now() + inner.calls.longest();
+    let room = Arc::clone(&gathering.room).acquire_many_owned(units);
+    let room = timeout_at(deadline, room).await.ok().and_then(Result::ok).ok_or_else(no_room)?;
+    let (answer, answered) = oneshot::channel();
+    let entry = Entry { item, answer, _room: room };
+    // Never by the caller itself, who may stop polling: others would wait for it.
+    if let Some(turn) = Turn::take_or_wait(inner, lane, entry) {
+        tokio::spawn(turn.go_on());
+    }
+    let answered = timeout_at(deadline, answered).await;
+    answered.ok().and_then(Result::ok).unwrap_or_else(|| Err(cut_short()))
+}
+
+/// Asks for these, each of which is somebody else's. One result for each.
+async fn ask_all<T: Together>(
+    inner: &Inner,
+    (mailbox, again): &Lane,
+    items: Vec<T>,
+) -> Vec<Result<T::Answer>> {
+    let count = items.len();
+    let request = T::request(mailbox, items);
+    match T::ask(&inner.calls, &request, *again, count).await {
+        Ok(results) => results,
+        // What is wrong with one of them is nothing to the others.
+        Err(failed) if count > 1 && may_be_of_one(&failed) => {
+            let mut results = Vec::with_capacity(count);
+            for item in T::take_back(request) {
+                results.push(match results.last() {
+                    // It would be the same for those who come after it.
+                    Some(Err(error)) if is_of_all(error) => Err(error.clone()),
+                    _ => ask_single(inner, mailbox, *again, item).await,
+                });
+            }
+            results
+        }
+        Err(failed) => (0..count).map(|_| Err(failed.error.clone())).collect(),
+    }
+}
+
+async fn ask_single<T: Together>(
+    inner: &Inner,
+    mailbox: &Name,
+    again: Again,
+    item: T,
+) -> Result<T::Answer> {
+    let request = T::request(mailbox, vec![item]);
+    let asked = T::ask(&inner.calls, &request, again, 1).await;
+    asked.map_err(|failed| failed.error)?.pop().unwrap_or_else(|| Err(cut_short()))
+}
+
+/// Whether a request was refused, and certainly not carried out, because of something that need not
+/// be true of each thing in it. The service itself has to say so: the kind of an error says nothing
+/// about what was done.
+fn may_be_of_one(failed: &Failed) -> bool {
+    use ErrorKind::{Forbidden, InvalidParameter, TooLarge};
+    let kinds = [Forbidden, InvalidParameter, TooLarge];
+    failed.outcome == Outcome::Refused
+        && (is_saturated(&failed.error) || kinds.contains(&failed.error.kind()))
+}
+
+fn is_of_all(error: &Error) -> bool {
+    is_saturated(error) || matches!(error.kind(), ErrorKind::Connection | ErrorKind::Unauthorized)
+}
+
+fn is_saturated(error: &Error) -> bool {
+    error.kind() == ErrorKind::Saturated
+}
+
+/// The right to have a request of a lane in flight. It is given up when nobody waits any more.
+struct Turn<T: Together> {
+    inner: Arc<Inner>,
+    lane: Lane,
+    is_over: bool,
+    kind: PhantomData<fn() -> T>,
+}
+
+impl<T: Together> Turn<T> {
+    /// Puts somebody in line, and gives a turn if there is one.
+    fn take_or_wait(inner: &Arc<Inner>, lane: Lane, entry: Entry<T>) -> Option<Self> {
+        let mut lanes = T::gathering(inner).lanes.lock();
+        let line = lanes
+            .entry(lane.clone())
+            .or_insert_with(|| Line { in_flight: 0, waiting: VecDeque::new() });
+        line.waiting.push_back(entry);
+        if line.in_flight >= IN_FLIGHT {
+            return None;
+        }
+        line.in_flight += 1;
+        Some(Self { inner: Arc::clone(inner), lane, is_over: false, kind: PhantomData })
+    }
+
+    /// Asks for those who wait, until nobody does.
+    async fn go_on(mut self) {
+        loop {
+            let entries = self.next();
+            if entries.is_empty() {
+                return;
+            }
+            let (items, answers): (Vec<_>, Vec<_>) =
+                entries.into_iter().map(|entry| (entry.item, entry.answer)).unzip();
+            let results = ask_all(&self.inner, &self.lane, items).await;
+            for (answer, result) in answers.into_iter().zip(results) {
+                // Whoever is gone needs no answer.
+                let _ = answer.send(result);
+            }
+        }
+    }
+
+    /// Those who go out together next. If there are none, the turn is over: who comes now gets one.
+    fn next(&mut self) -> Vec<Entry<T>> {
+        let most = self.inner.abilities.max_messages as usize;
+        let largest = LARGEST.min(self.inner.most / 2);
+        let (mut entries, mut len) = (Vec::new(), 0);
+        let mut lanes = T::gathering(&self.inner).lanes.lock();
+        let Some(line) = lanes.get_mut(&self.lane) else { return entries };
+        while let Some(entry) = line.waiting.front() {
+            len += entry.item.wire_len();
+            if !entries.is_empty() && (entries.len() >= most || len > largest) {
+                break;
+            }
+            // Those who have left need not be asked for.
+            entries.extend(line.waiting.pop_front().filter(|entry| !entry.answer.is_closed()));
+        }
+        if entries.is_empty() {
+            self.is_over = true;
+            leave(&mut lanes, &self.lane);
+        }
+        entries
+    }
+}
+
+/// One fewer is in flight; those who wait when nobody is learn that nobody answers.
+fn leave<T: Together>(lanes: &mut HashMap<Lane, Line<T>>, lane: &Lane) -> Option<Line<T>> {
+    let line = lanes.get_mut(lane)?;
+    line.in_flight -= 1;
+    if line.in_flight == 0 { lanes.remove(lane) } else { None }
+}
+
+impl<T: Together> Drop for Turn<T> {
+    /// Cut off in the middle, with the runtime for example: nothing can be asked any more.
+    fn drop(&mut self) {
+        if !self.is_over {
+            let left = leave(&mut T::gathering(&self.inner).lanes.lock(), &self.lane);
+            drop(left);
+        }
+    }
+}
+
+/// The service gave fewer results than there were things to do, or more.
+pub(super) fn miscounted() -> Failed {
+    let message = "the service does not answer as much as was asked";
+    Failed::unusable(Error::new(ErrorKind::Internal, message)).doubted()
+}
+
+fn no_room() -> Error {
+    let message = "too much waits to be sent: the call never went out";
+    Error::new(ErrorKind::Connection, message)
+}
+
+fn cut_short() -> Error {
+    let message = "the call was cut short: whether it took effect is in doubt";
+    Error::new(ErrorKind::Connection, message)
+}

@@ -1,0 +1,267 @@
+//! The service over HTTP/1.1, with JSON. A connection has one call at a time, and is kept for the
+//! next.
+
+mod link;
+mod request;
+mod stream;
+#[cfg(test)]
+mod tests;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::{Bytes, BytesMut};
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
+use http::{HeaderValue, Response, StatusCode};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::body::Incoming;
+use mailbox_wire::call::{Reply, Request};
+use mailbox_wire::json::{Problem, ReceiveRequest, Received};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::calls::ANSWER;
+use super::config::RemoteConfig;
+use super::connect::foreign;
+use super::door::{Coming, Door, Failed};
+use super::target::Target;
+use crate::error::{Error, ErrorKind, Result};
+
+use link::{Leaver, Link, Unanswered, broken};
+use request::Call;
+use stream::Lines;
+
+/// How long a connection is kept that nobody uses: less than a service keeps it.
+const KEEP: Duration = Duration::from_secs(30);
+
+/// A service, and connections to it.
+pub(super) struct HttpDoor {
+    target: Target,
+    authorization: Option<HeaderValue>,
+    /// Most connections that are kept.
+    max_idle: usize,
+    /// Something was answered: whoever is there speaks HTTP.
+    has_answered: AtomicBool,
+    /// Connections that nobody uses, and since when; the last one used last.
+    idle: Mutex<Vec<(Link, Instant)>>,
+}
+
+#[async_trait]
+impl Door for HttpDoor {
+    fn base(&self) -> String {
+        self.target.base()
+    }
+
+    async fn ask(&self, request: &Request) -> Result<Reply, Failed> {
+        self.exchange(request, &mut |_| true).await
+    }
+
+    async fn receive(
+        &self,
+        request: &ReceiveRequest,
+        stop: &CancellationToken,
+    ) -> Result<Received, Failed> {
+        let request = Request::Receive(request.clone());
+        let leaver: Mutex<Option<Leaver>> = Mutex::default();
+        let mut begun = |link| {
+            *leaver.lock() = Some(link);
+            !stop.is_cancelled()
+        };
+        let made = self.exchange(&request, &mut begun);
+        tokio::pin!(made);
+        let reply = tokio::select! {
+            biased;
+            reply = &mut made => reply?,
+            () = stop.cancelled() => {
+                let leaver = leaver.lock().take().ok_or_else(Failed::given_up)?;
+                leaver.leave();
+                made.await?
+            }
+        };
+        match reply {
+            Reply::Received(received) => Ok(received),
+            _ => Err(Failed::unusable(not_understood())),
+        }
+    }
+
+    async fn stream(&self, request: &ReceiveRequest) -> Result<Box<dyn Coming>, Failed> {
+        let call = Call::of(&Request::ReceiveStream(request.clone())).map_err(Failed::void)?;
+        let (link, response) = self.send(call, &mut |_| true).await?;
+        let (head, body) = response.into_parts();
+        if head.status == StatusCode::OK {
+            return Ok(Box::new(Lines { _link: link, body, unread: BytesMut::new() }));
+        }
+        Err(refusal(head.status, &whole(body).await?))
+    }
+}
+
+impl HttpDoor {
+    pub(super) fn new(target: Target, config: &RemoteConfig) -> Result<Self> {
+        let authorization = authorization(config)?;
+        Ok(Self {
+            target,
+            authorization,
+            max_idle: config.max_idle,
+            has_answered: AtomicBool::new(false),
+            idle: Mutex::default(),
+        })
+    }
+
+    /// One question and its answer. Whoever may want to leave before that is given the way out of
+    /// each connection before it is used, and says whether to go on.
+    async fn exchange(
+        &self,
+        request: &Request,
+        begun: &mut (dyn FnMut(Leaver) -> bool + Send),
+    ) -> Result<Reply, Failed> {
+        let call = Call::of(request).map_err(Failed::void)?;
+        let (mut link, response) = self.send(call, begun).await?;
+        let (head, body) = response.into_parts();
+        let body = whole(body).await?;
+        self.keep(&mut link, &head).await.then(|| self.put_back(link));
+        if head.status != StatusCode::OK {
+            return Err(refusal(head.status, &body));
+        }
+        request::reply(request, &body)
+            .map_err(|error| Failed::unusable(not_understood().with_source(error)))
+    }
+
+    /// Sends a request on a connection that was kept, or on a new one.
+    async fn send(
+        &self,
+        call: Call,
+        begun: &mut (dyn FnMut(Leaver) -> bool + Send),
+    ) -> Result<(Link, Response<Incoming>), Failed> {
+        let mut request = self.request(call).map_err(Failed::void)?;
+        loop {
+            let kept = self.kept();
+            let is_kept = kept.is_some();
+            let mut link = match kept {
+                Some(link) => link,
+                None => Link::open(&self.target).await.map_err(Failed::void)?,
+            };
+            if !begun(link.leaver()) {
+                return Err(Failed::given_up());
+            }
+            match link.send(request).await {
+                Ok(response) => {
+                    self.has_answered.store(true, Ordering::Relaxed);
+                    return Ok((link, response));
+                }
+                // It was closed while nobody used it: the next one may not be.
+                Err(Unanswered::Unsent(unsent, _)) if is_kept => request = *unsent,
+                Err(Unanswered::Unsent(_, error)) => return Err(Failed::void(error)),
+                Err(Unanswered::InDoubt(error)) => return Err(Failed::in_doubt(error)),
+                Err(Unanswered::Garbled(error)) => return Err(self.garbled(error)),
+            }
+        }
+    }
+
+    /// What is known of a request whose answer is no HTTP. Only where nothing else ever was: a
+    /// service that has answered before may have carried it out.
+    fn garbled(&self, error: hyper::Error) -> Failed {
+        if self.has_answered.load(Ordering::Relaxed) {
+            return Failed::in_doubt(broken(error));
+        }
+        Failed::void(foreign("HTTP").with_source(error))
+    }
+
+    /// Whether a connection can be used again.
+    async fn keep(&self, link: &mut Link, head: &http::response::Parts) -> bool {
+        let closes = head.headers.get(http::header::CONNECTION);
+        !closes.is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"close"))
+            && link.ready().await
+    }
+
+    /// A connection that was used before, and can be again.
+    fn kept(&self) -> Option<Link> {
+        let mut idle = self.idle.lock();
+        while let Some((link, since)) = idle.pop() {
+            if since.elapsed() > KEEP {
+                // Those below have been idle for even longer.
+                idle.clear();
+                return None;
+            }
+            if link.is_ready() {
+                return Some(link);
+            }
+        }
+        None
+    }
+
+    fn put_back(&self, link: Link) {
+        let mut idle = self.idle.lock();
+        if idle.len() < self.max_idle {
+            idle.push((link, Instant::now()));
+        }
+    }
+
+    fn request(&self, call: Call) -> Result<http::Request<Full<Bytes>>> {
+        let mut request = http::Request::builder()
+            .method(call.method)
+            .uri(&*call.path)
+            .header(HOST, &self.target.authority)
+            .header(CONTENT_TYPE, "application/json");
+        if let Some(authorization) = &self.authorization {
+            request = request.header(AUTHORIZATION, authorization);
+        }
+        request.body(Full::new(call.body)).map_err(|error| {
+            Error::new(ErrorKind::Internal, "the call cannot be written").with_source(error)
+        })
+    }
+}
+
+/// The capability, as it is said in a header, and in no log.
+pub(super) fn authorization(config: &RemoteConfig) -> Result<Option<HeaderValue>> {
+    let authorization = config.capability.as_ref().map(|capability| {
+        let value = HeaderValue::from_str(&format!("Bearer {}", capability.trim()));
+        value.map(|mut value| {
+            value.set_sensitive(true);
+            value
+        })
+    });
+    authorization.transpose().map_err(|_| {
+        let message = "the capability has signs in it that none can have";
+        Error::new(ErrorKind::InvalidParameter, message).with_field("capability")
+    })
+}
+
+/// All of an answer.
+async fn whole(body: Incoming) -> Result<Bytes, Failed> {
+    let collected = Limited::new(body, ANSWER).collect().await;
+    let body = collected.map_err(|error| {
+        if error.is::<LengthLimitError>() {
+            let message = format!("the answer is larger than {ANSWER} bytes: ask for fewer");
+            return Failed::unusable(Error::new(ErrorKind::TooLarge, message));
+        }
+        let message = "the answer of the service breaks off";
+        let error = std::io::Error::other(error.to_string());
+        Failed::in_doubt(Error::new(ErrorKind::Connection, message).with_source(error))
+    })?;
+    Ok(body.to_bytes())
+}
+
+/// Why the service does not do what was asked.
+fn refusal(status: StatusCode, body: &[u8]) -> Failed {
+    match serde_json::from_slice::<Problem>(body) {
+        Ok(problem) => Failed::refused(problem),
+        // Somebody in between, who knows nothing of mailboxes.
+        Err(_) => {
+            let message = format!("something that is no mailbox service answers {status}");
+            Failed::in_doubt(Error::new(ErrorKind::of_http(status.as_u16()), message))
+        }
+    }
+}
+
+fn not_understood() -> Error {
+    let message = "the service says something that this client does not understand";
+    Error::new(ErrorKind::Internal, message)
+}
+
+impl std::fmt::Debug for HttpDoor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HttpDoor").field("target", &self.target).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,94 @@
+//! Settling deliveries of a service.
+
+use mailbox_wire::call::Request;
+use mailbox_wire::json::{SettleBatchRequest, SettleItem, SettledBatch};
+
+use super::Inner;
+use super::calls::{Again, Calls};
+use super::convert;
+use super::door::Failed;
+use super::gather::{Gathering, Together, miscounted};
+use crate::backend::Settlement;
+use crate::error::{Error, ErrorKind, Result};
+use crate::id::ReceiptHandle;
+use crate::name::Name;
+
+/// Room that a settlement needs beside what is in it.
+const ITEM: usize = 64;
+
+/// Whether a delivery is of this mailbox.
+pub(super) fn is_own(mailbox: &Name, settlement: &Settlement) -> bool {
+    is_of(mailbox, &settlement.receipt_handle)
+}
+
+/// Whether a handle is of this mailbox: it says of which it is.
+pub(super) fn is_of(mailbox: &Name, handle: &ReceiptHandle) -> bool {
+    let handle = handle.to_string();
+    handle.strip_prefix(mailbox.as_str()).is_some_and(|rest| rest.starts_with('/'))
+}
+
+/// A handle of another mailbox is none of this one.
+pub(super) fn not_own(mailbox: &Name) -> Error {
+    let message = "receipt handle expired: it is not of this mailbox";
+    Error::new(ErrorKind::ReceiptHandleExpired, message).with_mailbox(mailbox)
+}
+
+impl Inner {
+    pub(super) async fn settle(
+        &self,
+        mailbox: &Name,
+        batch: Vec<Settlement>,
+        again: Again,
+    ) -> Result<Vec<Result<()>>> {
+        let own: Vec<bool> = batch.iter().map(|it| is_own(mailbox, it)).collect();
+        let items = batch.into_iter().zip(&own).filter(|(_, is_own)| **is_own);
+        let items: Vec<_> = items.map(|(it, _)| convert::settlement(it)).collect();
+        let mut settled = Vec::new().into_iter();
+        if !items.is_empty() {
+            let count = items.len();
+            let request = SettleItem::request(mailbox, items);
+            let asked = SettleItem::ask(&self.calls, &request, again, count).await;
+            settled = asked.map_err(|failed| failed.error)?.into_iter();
+        }
+        let mut next = |is_own: bool| if is_own { settled.next() } else { None };
+        let result = |is_own: bool| next(is_own).unwrap_or_else(|| Err(not_own(mailbox)));
+        Ok(own.into_iter().map(result).collect())
+    }
+}
+
+impl Together for SettleItem {
+    type Answer = ();
+
+    fn gathering(inner: &Inner) -> &Gathering<Self> {
+        &inner.settlements
+    }
+
+    fn wire_len(&self) -> usize {
+        let texts = [&self.receipt_handle, &self.reason].into_iter().flatten();
+        texts.map(String::len).sum::<usize>() + ITEM
+    }
+
+    fn request(_: &Name, items: Vec<Self>) -> Request {
+        Request::SettleBatch(SettleBatchRequest { items })
+    }
+
+    fn take_back(request: Request) -> Vec<Self> {
+        match request {
+            Request::SettleBatch(it) => it.items,
+            _ => Vec::new(),
+        }
+    }
+
+    async fn ask(
+        calls: &Calls,
+        request: &Request,
+        again: Again,
+        count: usize,
+    ) -> Result<Vec<Result<()>>, Failed> {
+        let answer: SettledBatch = calls.try_ask(request, again).await?;
+        if answer.results.len() != count {
+            return Err(miscounted());
+        }
+        Ok(answer.results.into_iter().map(convert::settled).collect())
+    }
+}

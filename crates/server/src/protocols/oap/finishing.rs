@@ -1,0 +1,146 @@
+//! What becomes of requests: they are worked on side by side, and answered as they are done.
+
+use std::task::{Context, Poll};
+
+use futures_util::StreamExt;
+use mailbox_wire::oap::MAX_INFLIGHT;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::connection::{Connection, HIGH, Parked};
+use super::output::To;
+use super::question::Tongue;
+use super::work::{Done, Outcome, Work, go_on};
+use crate::calls::{Answered, Next};
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+    /// Looks at a request once: most are done at once, and need not be kept.
+    pub(super) fn work(&mut self, mut work: Work, context: &mut Context<'_>) {
+        match work.as_mut().poll(context) {
+            Poll::Ready(done) => self.finish(done),
+            Poll::Pending => self.at_work.push(work),
+        }
+    }
+
+    /// Ends a receive or a stream of this connection, which is answered first.
+    pub(super) fn cancel(
+        &mut self,
+        corr_id: u64,
+        to: To,
+        tongue: Tongue,
+        context: &mut Context<'_>,
+    ) {
+        match self.stops.get(&corr_id) {
+            Some(stop) if self.cancels.len() < MAX_INFLIGHT => {
+                stop.cancel();
+                self.cancels.push((corr_id, to, tongue));
+                let is_it = |parked: &mut Parked| parked.to.corr_id() == corr_id;
+                let parked: Vec<_> = self.parked.extract_if(.., is_it).collect();
+                parked.into_iter().for_each(|parked| self.go_on(parked));
+                self.collect(context);
+            }
+            // There is nothing to end; or somebody does nothing but cancel.
+            _ => self.cancelled(to, tongue),
+        }
+    }
+
+    fn cancelled(&mut self, to: To, tongue: Tongue) {
+        self.requests.done(to.corr_id());
+        self.output.reply(to, |out| tongue.write_done(out));
+    }
+
+    /// Answers what is done; whether that was something.
+    pub(super) fn collect(&mut self, context: &mut Context<'_>) -> bool {
+        let mut has_moved = false;
+        while let Poll::Ready(Some(done)) = self.at_work.poll_next_unpin(context) {
+            self.finish(done);
+            has_moved = true;
+        }
+        has_moved
+    }
+
+    fn finish(&mut self, done: Done) {
+        let Done { to, tongue, caller, op, own, result } = done;
+        self.small -= own;
+        match result {
+            Outcome::Answer(Ok(Answered::Stream(stream))) => {
+                self.output.begin(to);
+                self.park(Parked { stream, to, tongue, caller });
+                return;
+            }
+            Outcome::Next(stream, Ok(next)) => {
+                self.write_next(next, to, tongue);
+                self.park(Parked { stream, to, tongue, caller });
+                return;
+            }
+            Outcome::Answer(Ok(Answered::Reply(reply))) => {
+                caller.trace.end(200, None);
+                self.output.reply(to, |out| tongue.write(reply, out));
+            }
+            Outcome::Answer(Ok(Answered::Messages(reply, hand_over))) => {
+                caller.trace.end(200, None);
+                self.output.reply(to, |out| tongue.write(reply, out));
+                self.output.hand_over(hand_over);
+            }
+            Outcome::Answer(Err(failure)) => {
+                let kind = failure.error.kind();
+                caller.trace.end(kind.status().http, Some(kind));
+                self.service.metrics.failed(op, kind);
+                self.output.failure(to, &failure, &caller.corr_id);
+            }
+            Outcome::Next(_stream, Err(failure)) => {
+                let kind = failure.error.kind();
+                caller.trace.end(kind.status().http, Some(kind));
+                self.service.metrics.failed(op, kind);
+                self.output.end(to, Some((&failure, &caller.corr_id)));
+            }
+            Outcome::NotBegun => {
+                caller.trace.end(200, None);
+                self.output.begin(to);
+                self.output.end(to, None);
+            }
+            Outcome::Left(_stream) => {
+                caller.trace.end(200, None);
+                self.output.end(to, None);
+            }
+        }
+        self.requests.done(to.corr_id());
+        if self.stops.remove(&to.corr_id()).is_some() {
+            let is_of = |cancel: &mut (u64, To, Tongue)| cancel.0 == to.corr_id();
+            let done: Vec<_> = self.cancels.extract_if(.., is_of).collect();
+            done.into_iter().for_each(|(_, to, tongue)| self.cancelled(to, tongue));
+        }
+    }
+
+    fn write_next(&mut self, next: Next, to: To, tongue: Tongue) {
+        match next {
+            Next::Quiet => self.output.part(to, |out| out.extend_from_slice(tongue.sign_of_life())),
+            Next::Messages(envelopes, hand_over) => {
+                self.output.part(to, |out| tongue.write_messages(envelopes, out));
+                self.output.hand_over(hand_over);
+            }
+        }
+    }
+
+    /// Lets a stream go on, now or when its client has taken what is there.
+    fn park(&mut self, parked: Parked) {
+        if self.output.len() >= HIGH {
+            self.parked.push(parked);
+        } else {
+            self.go_on(parked);
+        }
+    }
+
+    fn go_on(&mut self, parked: Parked) {
+        let Parked { stream, to, tongue, caller } = parked;
+        let stop = self.stops.get(&to.corr_id()).cloned().unwrap_or_default();
+        self.at_work.push(go_on(stream, to, tongue, caller, stop));
+    }
+
+    /// Streams go on whose client has taken what was there; whether there were some.
+    pub(super) fn resume(&mut self) -> bool {
+        let parked = std::mem::take(&mut self.parked);
+        let has_parked = !parked.is_empty();
+        parked.into_iter().for_each(|parked| self.go_on(parked));
+        has_parked
+    }
+}

@@ -1,0 +1,326 @@
+//! What a client says on a connection: frames are taken as they come, and become work.
+
+use std::sync::Arc;
+use std::task::Context;
+
+use bytes::{Bytes, BytesMut};
+use mailbox::{Error, ErrorKind};
+use mailbox_wire::call::Asked;
+use mailbox_wire::oap::{Flags, Frame, Header, MAX_INFLATED, Malformed, Step, announced, inflate};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::sync::CancellationToken;
+
+use super::connection::{Connection, Parts};
+use super::input::Next as Incoming;
+use super::output::To;
+use super::question::{Tongue, hello};
+use super::session::Session;
+use super::work::{Asks, ask, may_wait};
+use crate::admission::{Purpose, Room, full};
+use crate::auth::Caller;
+use crate::failure::{Answer, Failure};
+use crate::traces::{Call, Parent, Trace};
+
+/// The op of what could not be read.
+const UNKNOWN: &str = "unknown";
+/// What is large, or comes in parts, settles nothing: whoever may only do that need not be heard.
+const LARGE: Purpose = Purpose::Other;
+/// Requests of a connection that take no more than this together need no room.
+const SMALL: usize = 64 * 1024;
+/// So many bytes cost as much of a turn as a small frame.
+const COSTS_A_TURN: usize = 4096;
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+    /// Takes what has come; whether that was something.
+    pub(super) fn take_frames(&mut self, context: &mut Context<'_>) -> bool {
+        let mut has_moved = false;
+        while !self.is_closing && self.output.len() < self.high() && self.turn > 0 {
+            match self.input.next() {
+                Ok(Incoming::Frame(frame, room)) => self.take(frame, room, context),
+                Ok(Incoming::Large(header, capability)) => self.make_room(&header, capability),
+                Ok(Incoming::More) => {
+                    if self.is_at_end {
+                        self.nothing_more();
+                    }
+                    break;
+                }
+                Err(malformed) => self.refuse(malformed),
+            }
+            self.turn = self.turn.saturating_sub(1);
+            has_moved = true;
+        }
+        has_moved
+    }
+
+    /// Says what is wrong with a frame; if nothing behind it can be trusted, that was all.
+    fn refuse(&mut self, malformed: Malformed) {
+        let kind = match malformed.code() {
+            413 => ErrorKind::TooLarge,
+            _ => ErrorKind::InvalidParameter,
+        };
+        let failure = Failure::new(kind, malformed.to_string());
+        let header = Header { corr_id: malformed.corr_id(), ..Header::default() };
+        self.service.metrics.refused(kind);
+        self.output.failure(To(header), &failure, &self.session.corr_id(malformed.corr_id()));
+        if malformed.closes() {
+            self.close();
+        }
+    }
+
+    fn fail(&mut self, to: To, op: &'static str, failure: &Failure) {
+        self.service.metrics.failed(op, failure.error.kind());
+        self.output.failure(to, failure, &self.session.corr_id(to.corr_id()));
+    }
+
+    /// A large frame is coming: is there room for it?
+    fn make_room(&mut self, header: &Header, capability: Vec<u8>) {
+        let started = Bytes::from(capability);
+        let taken = (|| {
+            let mut new = Session::new();
+            let session = match header.flags.contains(Flags::START) {
+                true => {
+                    new.start(started.clone());
+                    &mut new
+                }
+                false => &mut self.session,
+            };
+            let caller = session.caller(&self.service, &self.peer, header, LARGE)?;
+            self.room_for(&caller, header.len as usize)
+        })();
+        match taken {
+            Ok(room) => self.input.keep(room),
+            Err(failure) => {
+                self.input.skip(header);
+                if header.flags.contains(Flags::START) {
+                    self.session.start(started);
+                }
+                // Its place among the others counts all the same.
+                match self.requests.take(header) {
+                    Ok(Step::Part { .. }) => {
+                        let parts = self.parts_of(header.corr_id);
+                        parts.note(header.len as usize);
+                        return refuse_parts(parts, failure);
+                    }
+                    Ok(Step::Request { .. }) => {
+                        self.requests.done(header.corr_id);
+                        self.parts.take_if(|parts| parts.corr_id == header.corr_id);
+                    }
+                    Ok(_) => {}
+                    Err(malformed) => return self.refuse(malformed),
+                }
+                self.fail(To(*header), UNKNOWN, &failure);
+            }
+        }
+    }
+
+    fn room_for(&self, caller: &Caller, bytes: usize) -> Answer<Room> {
+        let mut room = Room::default();
+        let (budget, token_id) = (&self.service.admission.incoming, &caller.verified.token_id);
+        if !room.grow(budget, token_id, bytes as u64) {
+            return Err(full("too many requests are coming in").into());
+        }
+        Ok(room)
+    }
+
+    fn take(&mut self, frame: Frame, room: Room, context: &mut Context<'_>) {
+        let Ok(header) = frame.header() else { return };
+        let step = match self.requests.take(&header) {
+            Ok(step) => step,
+            Err(malformed) => return self.refuse(malformed),
+        };
+        self.turn = self.turn.saturating_sub(frame.payload.len() / COSTS_A_TURN);
+        let is_first = match step {
+            Step::Hello { is_first, .. }
+            | Step::Request { is_first, .. }
+            | Step::TooMany { is_first, .. } => is_first,
+            Step::Part { .. } => false,
+        };
+        if is_first {
+            self.session.start(frame.cap.clone());
+        }
+        let to = To(header);
+        match step {
+            Step::Hello { .. } => {
+                self.service.metrics.frames().hello.inc();
+                // What a stranger has compressed is not looked into.
+                match hello(&frame.payload) {
+                    Ok(()) => self.output.hello(to, self.is_tls),
+                    Err(error) => self.fail(to, UNKNOWN, &error.into()),
+                }
+            }
+            Step::Part { is_kept } => {
+                self.service.metrics.frames().event.inc();
+                let parts = self.parts_of(header.corr_id);
+                parts.note(frame.payload.len());
+                if is_kept {
+                    self.take_part(to, &frame);
+                } else {
+                    refuse_parts(parts, too_many());
+                }
+            }
+            Step::Request { .. } => {
+                self.service.metrics.frames().request.inc();
+                self.take_request(to, frame, room, false, context);
+            }
+            Step::TooMany { .. } => {
+                self.service.metrics.frames().request.inc();
+                self.take_request(to, frame, room, true, context);
+            }
+        }
+    }
+
+    fn take_part(&mut self, to: To, frame: &Frame) {
+        let corr_id = to.corr_id();
+        if self.parts_of(corr_id).refused.is_some() {
+            return;
+        }
+        let caller = self.session.caller(&self.service, &self.peer, &to.0, LARGE);
+        let kept = caller.and_then(|caller| {
+            let payload = plain(frame)?;
+            self.turn = self.turn.saturating_sub(payload.len() / COSTS_A_TURN);
+            self.add_part(corr_id, &caller, &payload)
+        });
+        if let Err(failure) = kept {
+            refuse_parts(self.parts_of(corr_id), failure);
+        }
+    }
+
+    /// Adds to what has come of a request.
+    fn add_part(&mut self, corr_id: u64, caller: &Caller, payload: &[u8]) -> Answer<()> {
+        let most = self.service.settings().limits.body;
+        let service = Arc::clone(&self.service);
+        let parts = self.parts_of(corr_id);
+        let len = parts.bytes.len() + payload.len();
+        if len > most {
+            let message = format!("the request is larger than {most} bytes");
+            return Err(Failure::new(ErrorKind::TooLarge, message));
+        }
+        let (budget, token_id) = (&service.admission.incoming, &caller.verified.token_id);
+        if !parts.room.grow(budget, token_id, len as u64) {
+            return Err(full("too many requests are coming in").into());
+        }
+        parts.bytes.extend_from_slice(payload);
+        Ok(())
+    }
+
+    fn take_request(
+        &mut self,
+        to: To,
+        frame: Frame,
+        room: Room,
+        is_too_many: bool,
+        context: &mut Context<'_>,
+    ) {
+        // Before it is verified: whatever is taken back from here on makes it another one.
+        let epoch = self.service.auth.epoch();
+        let asked = self.asked(to, &frame, room);
+        let (asks, question) = match asked {
+            Ok(asked) => asked,
+            Err(failure) => {
+                self.requests.done(to.corr_id());
+                return self.fail(to, UNKNOWN, &failure);
+            }
+        };
+        drop(frame);
+        match question {
+            Asked::Cancel(corr_id) => {
+                self.small -= asks.own;
+                self.cancel(corr_id, to, asks.tongue, context);
+            }
+            Asked::Call(request) if is_too_many => {
+                self.small -= asks.own;
+                self.fail(to, request.op().as_str(), &too_many());
+            }
+            Asked::Call(request) => {
+                let mut asks = Asks { epoch, op: request.op().as_str(), ..asks };
+                asks.caller.trace = self.trace(request.name(), &asks.caller);
+                let stop = may_wait(&request).then(CancellationToken::new);
+                if let Some(stop) = &stop {
+                    self.stops.insert(to.corr_id(), stop.clone());
+                }
+                self.work(ask(Arc::clone(&self.service), asks, request, stop), context);
+            }
+        }
+    }
+
+    /// The request that comes in parts; a new one, if it is not this.
+    fn parts_of(&mut self, corr_id: u64) -> &mut Parts {
+        if self.parts.as_ref().is_some_and(|parts| parts.corr_id != corr_id) {
+            self.parts = None;
+        }
+        self.parts.get_or_insert_with(|| Parts::new(corr_id))
+    }
+
+    /// Who asks, and what.
+    fn asked(&mut self, to: To, frame: &Frame, room: Room) -> Answer<(Asks, Asked)> {
+        let corr_id = to.corr_id();
+        let mut parts = self.parts.take_if(|parts| parts.corr_id == corr_id);
+        if let Some(failure) = parts.as_mut().and_then(|parts| parts.refused.take()) {
+            return Err(failure);
+        }
+        // As for one who settles, who may do the most: what is asked is not known yet.
+        let purpose = if parts.is_some() { LARGE } else { Purpose::Settling };
+        let caller = self.session.caller(&self.service, &self.peer, &to.0, purpose)?;
+        let tongue = Tongue::of(to.0.app)?;
+        let mut room = room;
+        let mut payload = frame.payload.clone();
+        let mut own = 0;
+        if room.bytes() == 0 && self.small + payload.len() <= SMALL {
+            own = payload.len();
+        } else if room.bytes() == 0 {
+            // It was kept before it was known whose it is.
+            room = self.room_for(&caller, payload.len())?;
+        }
+        if frame.flags.contains(Flags::COMP) {
+            let announced = announced(&frame.payload).unwrap_or(MAX_INFLATED as u64);
+            let announced = announced.min(MAX_INFLATED as u64) as usize;
+            room = self.room_for(&caller, announced)?;
+            payload = plain(frame)?;
+            room.shrink(payload.len() as u64);
+            self.turn = self.turn.saturating_sub(payload.len() / COSTS_A_TURN);
+        }
+        if let Some(parts) = parts {
+            self.parts = Some(parts);
+            let added = self.add_part(corr_id, &caller, &payload);
+            let parts = self.parts.take();
+            added?;
+            if let Some(parts) = parts {
+                (payload, room) = (parts.bytes.freeze(), parts.room);
+            }
+        }
+        let question = tongue.read(payload)?;
+        self.small += own;
+        Ok((Asks { to, tongue, caller, op: UNKNOWN, epoch: 0, room, own }, question))
+    }
+
+    /// The span of a call, if calls are traced.
+    fn trace(&self, name: &'static str, caller: &Caller) -> Trace {
+        let Some(traces) = &self.service.traces else { return Default::default() };
+        let parent = Parent { traceparent: None, tracestate: None };
+        traces.begin(Call { name: format!("OAP {name}"), corr_id: &caller.corr_id, parent })
+    }
+}
+
+/// Nothing of it is kept, and it is refused when all of it has come: others may come between.
+fn refuse_parts(parts: &mut Parts, failure: Failure) {
+    (parts.bytes, parts.room) = (BytesMut::new(), Room::default());
+    parts.refused.get_or_insert(failure);
+}
+
+fn too_many() -> Failure {
+    full("too many requests of this connection are in flight").into()
+}
+
+/// The payload of a frame.
+fn plain(frame: &Frame) -> Answer<Bytes> {
+    if !frame.flags.contains(Flags::COMP) {
+        return Ok(frame.payload.clone());
+    }
+    inflate(&frame.payload, MAX_INFLATED).map_err(|malformed| {
+        let kind = match malformed.code() {
+            413 => ErrorKind::TooLarge,
+            _ => ErrorKind::InvalidParameter,
+        };
+        Error::new(kind, malformed.to_string()).into()
+    })
+}

@@ -1,0 +1,160 @@
+//! Clients of HTTP/2 that take little of an answer, or nothing: what they do not take is left to
+//! others, takes no more than a share, and does not stay.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::Reason;
+use http::StatusCode;
+use mailbox_wire::json::{ReceiveRequest, RevokeRequest, Revoked};
+use mailbox_wire::proto::v1::{RecvRequest, RecvStreamResponse};
+use tonic::Code;
+
+use crate::rig::{Call, H2Client, Rig, framed, receive, until};
+
+const STREAM: &str = "/mailbox.v1.Mailbox/RecvStream";
+const KIB: usize = 1024;
+
+async fn stream(client: &H2Client, capability: &str, topic: &str) -> Call {
+    let question = RecvRequest {
+        topic: topic.to_owned(),
+        visibility_ms: Some(30_000),
+        ..RecvRequest::default()
+    };
+    client.call(STREAM, capability, framed(&question)).await
+}
+
+/// A stream took a whole batch as soon as one byte of it could go out, and handed out the rest
+/// later without asking whether it still may.
+#[tokio::test]
+async fn a_stream_takes_from_the_store_what_can_go_out_and_nothing_once_it_may_not() {
+    let served =
+        Rig::new().with(|config| config.timeouts.write = Duration::from_secs(60)).start().await;
+    let mut client = served.client().await;
+    for _ in 0..16 {
+        client.send("jobs", vec![7; 10 * KIB]).await;
+    }
+    let capability = served.mint(&["op = recv", "topic = jobs"]);
+    let mut reader = served.h2_client(2048).await;
+    let mut messages = stream(&reader, &capability, "jobs").await;
+    until("its window is full", async || client.stats("jobs").await.invisible > 0).await;
+    // What else it might do it would have done by then.
+    reader.ping().await;
+    reader.ping().await;
+    assert_eq!(client.stats("jobs").await.invisible, 1);
+    let question = ReceiveRequest { max_bytes: Some(1 << 20), ..receive("jobs", 16, 30_000) };
+    let others = client.try_receive(&question).await;
+    let others = others.good::<mailbox_wire::json::Received>().messages;
+    assert_eq!(others.len(), 15, "others can receive the rest");
+    for message in &others {
+        assert_eq!(client.nack(message, false).await.status, 200);
+    }
+    let question = RevokeRequest { capability: Some(capability), ..RevokeRequest::default() };
+    client.post("/v1/caps/revoke", &question).await.good::<Revoked>();
+    let first = messages.message::<RecvStreamResponse>().await.unwrap();
+    assert!(first.is_some_and(|it| it.envelope.is_some()), "it was on its way");
+    let next = messages.message::<RecvStreamResponse>().await.unwrap();
+    assert!(next.is_none(), "{next:?}");
+    let (code, problem) = messages.status().await;
+    assert_eq!(code, Code::Unauthenticated);
+    assert_eq!(problem.unwrap().reason.as_deref(), Some("revoked"));
+    // What it cannot settle any more goes to others at once.
+    until("all of it is there", async || client.stats("jobs").await.ready == 16).await;
+}
+
+/// One byte of window, and pings for ever: an answer was held for as long.
+#[tokio::test]
+async fn an_answer_that_nobody_takes_ends_its_connection_whatever_else_is_said() {
+    let served =
+        Rig::new().with(|config| config.timeouts.write = Duration::from_millis(200)).start().await;
+    for (path, window) in [("/openapi.json", 1), ("/openapi.json", 0), ("/healthz", 1)] {
+        let mut client = served.h2_client(window).await;
+        let call = client.get(path, "").await;
+        assert_eq!(call.answer.status(), StatusCode::OK);
+        let pings = client.ping_until_over().await;
+        assert!(pings > 1, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_nobody_takes_ends_alone_and_what_was_in_it_goes_back() {
+    let served =
+        Rig::new().with(|config| config.timeouts.write = Duration::from_millis(300)).start().await;
+    let mut client = served.client().await;
+    client.send("jobs", vec![7; 100]).await;
+    let reader = served.h2_client(64).await;
+    let mut quiet = stream(&reader, &served.operator, "quiet").await;
+    let mut stuck = stream(&reader, &served.operator, "jobs").await;
+    until("it is on its way", async || client.stats("jobs").await.invisible == 1).await;
+    assert_eq!(stuck.reset().await, Some(Reason::CANCEL));
+    until("it is back", async || client.stats("jobs").await.ready == 1).await;
+    // One that has nothing to say is not stuck, however long that is, and hears what comes.
+    client.send("quiet", "one").await;
+    let message = quiet.message::<RecvStreamResponse>().await.unwrap().unwrap();
+    assert!(message.envelope.is_some());
+    assert!(!reader.is_over());
+}
+
+/// What was too small to be counted on one of many streams was a lot on all of them.
+#[tokio::test]
+async fn small_answers_that_nobody_takes_have_no_more_than_a_share() {
+    let served = Rig::new()
+        .with(|config| {
+            config.limits.answers = 2 << 20;
+            config.timeouts.write = Duration::from_secs(60);
+        })
+        .start()
+        .await;
+    let mut client = served.client().await;
+    client.send("jobs", vec![7; 60_000]).await;
+    let greedy = served.h2_client(0).await;
+    let (mut held, mut refused) = (Vec::new(), 0);
+    for _ in 0..120 {
+        let call = greedy.get("/v1/topics/jobs/peek", &served.operator).await;
+        match call.answer.status() {
+            StatusCode::OK => held.push(call),
+            status => {
+                assert_eq!(status, StatusCode::TOO_MANY_REQUESTS);
+                refused += 1;
+            }
+        }
+    }
+    // A share, and a little more: three mebibytes.
+    assert!(held.len() <= (3 << 20) / 60_000, "{} answers", held.len());
+    assert!(held.len() >= (2 << 20) / 60_000 && refused > 0, "{} answers", held.len());
+    // Others have theirs.
+    let other = served.mint(&["op = admin"]);
+    assert_eq!(served.client_with(&other).await.get("/v1/topics/jobs/peek").await.status, 200);
+    drop((held, greedy));
+    until("there is room again", async || client.get("/v1/topics/jobs/peek").await.status == 200)
+        .await;
+}
+
+/// The same with what is asked.
+#[tokio::test]
+async fn small_bodies_that_never_end_have_no_more_than_a_share() {
+    let served = Rig::new()
+        .with(|config| {
+            (config.limits.bodies, config.limits.body) = (2 << 20, 1 << 20);
+            config.timeouts.read = Duration::from_secs(3);
+        })
+        .start()
+        .await;
+    let greedy = served.h2_client(1 << 16).await;
+    let asks = (0..100).map(|_| async {
+        let request = http::Request::post("http://localhost/v1/send")
+            .header("authorization", format!("Bearer {}", served.operator));
+        let body = Bytes::from(vec![b' '; 50 * KIB]);
+        let call = greedy.try_ask(request.body(()).unwrap(), body, false).await.unwrap();
+        call.answer.status()
+    });
+    let answers = futures_util::future::join_all(asks).await;
+    let (refused, kept): (Vec<_>, Vec<_>) =
+        answers.into_iter().partition(|status| *status == StatusCode::TOO_MANY_REQUESTS);
+    // A share, and as much again for small ones: two mebibytes. They came too slowly in the end.
+    assert!(kept.iter().all(|status| *status == StatusCode::SERVICE_UNAVAILABLE), "{kept:?}");
+    assert!(kept.len() <= (2 << 20) / (50 * KIB), "{} bodies", kept.len());
+    assert!(!kept.is_empty() && !refused.is_empty());
+    let mut client = served.client().await;
+    client.send("jobs", "one").await;
+}

@@ -1,0 +1,57 @@
+//! Messages as gRPC reads and writes them.
+
+use std::error::Error;
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use mailbox_wire::proto::{Codec, MAX_FIELDS, Unreadable, v1};
+use tonic::codec::{Codec as _, EncodeBody, Streaming};
+use tonic::codegen::tokio_stream;
+use tonic::{Code, Status};
+
+/// What is read of what was written, where everything is there already.
+fn sent<T, U>(message: T) -> Result<Option<U>, Status>
+where
+    T: prost::Message + 'static,
+    U: prost::Message + Default + 'static,
+{
+    let source = tokio_stream::once(Ok(message));
+    let writer = Codec::<T, U>::default().encoder();
+    let reader = Codec::<T, U>::default().decoder();
+    let body = EncodeBody::new_client(writer, source, None, None);
+    let mut stream = Streaming::new_request(reader, body, None, None);
+    let mut message = pin!(stream.message());
+    match message.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(read) => read,
+        Poll::Pending => panic!("everything is there"),
+    }
+}
+
+fn batch(count: usize) -> v1::SendBatchRequest {
+    let messages =
+        vec![v1::BatchMessage { payload: vec![7; 500].into(), ..Default::default() }; count];
+    v1::SendBatchRequest { topic: None, messages }
+}
+
+#[test]
+fn what_is_written_is_read() {
+    for count in [0, 1, 256, MAX_FIELDS] {
+        assert_eq!(sent(batch(count)).unwrap(), Some(batch(count)));
+    }
+}
+
+#[test]
+fn too_many_fields_and_what_is_no_message_are_the_callers_mistake() {
+    let refused = |read: Result<Option<v1::SendBatchRequest>, Status>| {
+        let status = read.unwrap_err();
+        assert_eq!(status.code(), Code::InvalidArgument);
+        // So that a client can tell what it could not read from what it was told.
+        assert!(status.source().is_some_and(|source| source.is::<Unreadable>()));
+        status.message().to_owned()
+    };
+    assert_eq!(refused(sent(batch(MAX_FIELDS + 1))), "more fields than any message needs");
+    // A string that is no text: field 1 of one is field 1 of the other.
+    let garbage = refused(sent(v1::Cancel { corr_id: 7 }));
+    assert!(garbage.contains("SendBatchRequest.topic"), "{garbage}");
+}

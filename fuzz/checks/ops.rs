@@ -1,0 +1,137 @@
+//! Documents that may ask for something. Whatever is read is read the same from the same document
+//! in other words, and its messages come back as they were; whatever is refused is refused without
+//! repeating what stands in it.
+
+use mailbox_wire::call::{Asked, Reply, Request};
+use mailbox_wire::hash::Hash;
+use mailbox_wire::json::{Envelope, Received};
+use mailbox_wire::oap::ops::{read, write};
+use mailbox_wire::oap::{Hello, MAX_FRAME};
+use mailbox_wire::payload::Payload;
+use serde_json::Value;
+
+/// A letter that no name has: wherever it turns up, something of the document was repeated.
+const MARK: char = '¤';
+
+/// Checks all that. `allow` is told how much may be allocated at once.
+pub(crate) fn check(input: &[u8], allow: fn(usize)) {
+    allow(MAX_FRAME);
+    let op = read(input);
+    let hello = Hello::read(input);
+    allow(usize::MAX);
+
+    let document = serde_json::from_slice::<Value>(input).ok();
+    if let Ok(op) = &op {
+        check_again(document.as_ref(), op);
+        check_messages(op);
+        assert!(hello.is_err(), "a document is two things");
+    }
+    if let Some(document) = document {
+        check_refusal(&document.to_string());
+        check_refusal(&marked(&document, false).to_string());
+        check_refusal(&marked(&document, true).to_string());
+    }
+}
+
+/// The same document, with everything in another order and nothing escaped that need not be.
+fn check_again(document: Option<&Value>, op: &Asked) {
+    let document = document.expect("what can be read is JSON");
+    assert!(document.is_object(), "only an object is read");
+    let again = read(document.to_string().as_bytes());
+    assert!(again.as_ref() == Ok(op), "the order of fields makes a difference");
+}
+
+/// The same document with a mark on every text in it, and on every name if so wished. What it asks
+/// for stays, or nothing else would be looked at.
+fn marked(document: &Value, with_names: bool) -> Value {
+    let mut marked = mark(document, with_names);
+    if let (Some(fields), Some(op)) = (marked.as_object_mut(), document.get("op")) {
+        fields.insert("op".to_owned(), op.clone());
+    }
+    marked
+}
+
+fn mark(document: &Value, with_names: bool) -> Value {
+    match document {
+        Value::String(text) => format!("{text}{MARK}\"{MARK}").into(),
+        Value::Array(list) => list.iter().map(|it| mark(it, with_names)).collect(),
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(name, value)| {
+                let name = if with_names {
+                    format!("{name}`{MARK}`, expected {MARK}")
+                } else {
+                    name.clone()
+                };
+                (name, mark(value, with_names))
+            })
+            .collect(),
+        other => other.clone(),
+    }
+}
+
+fn check_refusal(document: &str) {
+    let said = [
+        read(document.as_bytes()).map(|_| ()).map_err(|bad| format!("{bad} {bad:?}")),
+        Hello::read(document.as_bytes()).map(|_| ()).map_err(|bad| format!("{bad} {bad:?}")),
+    ];
+    for said in said.into_iter().filter_map(Result::err) {
+        assert!(!said.contains(MARK), "a refusal repeats the document: {said}");
+    }
+}
+
+/// Every message that is sent is received with the same payload: as text or as base64, never both;
+/// as text if nothing in it has to be escaped, as base64 if it is no text.
+fn check_messages(op: &Asked) {
+    let payloads: Vec<&Payload> = match op {
+        Asked::Call(Request::Send(request)) => vec![&request.payload_b64],
+        Asked::Call(Request::SendBatch(batch)) => {
+            batch.messages.iter().map(|message| &message.payload_b64).collect()
+        }
+        _ => return,
+    };
+    let messages = payloads.iter().map(|payload| envelope((*payload).clone())).collect();
+    let mut out = Vec::new();
+    write(Reply::Received(Received { messages }), &mut out);
+    let written: Value = serde_json::from_slice(&out).expect("an answer is JSON");
+    let written = written["messages"].as_array().expect("there is a list of messages");
+    assert_eq!(written.len(), payloads.len());
+    for (message, payload) in written.iter().zip(payloads) {
+        let (text, base64) = (&message["text"], &message["payload_b64"]);
+        if let Some(text) = text.as_str() {
+            assert!(text.as_bytes() == payload.0 && base64.is_null(), "another text");
+            continue;
+        }
+        let read: Payload = serde_json::from_value(base64.clone()).expect("base64");
+        assert!(read == *payload && text.is_null(), "other bytes");
+        // Text that would be much longer escaped may be base64, plain text never is.
+        let escaped = |text: &str| serde_json::to_string(text).expect("text is JSON");
+        let plain =
+            std::str::from_utf8(&payload.0).is_ok_and(|it| escaped(it).len() == it.len() + 2);
+        assert!(!plain, "text is not there as text");
+    }
+}
+
+fn envelope(payload_b64: Payload) -> Envelope {
+    let hash = Hash::of_payload(&payload_b64.0);
+    Envelope {
+        msg_id: "01".to_owned(),
+        topic: "jobs".to_owned(),
+        ts: "2025-10-12T18:02:41.000Z".to_owned(),
+        idem_key: None,
+        payload_hash: hash,
+        attrs: [("k".to_owned(), "\u{1}\"".to_owned())].into(),
+        corr_id: "c".to_owned(),
+        shard: 1,
+        attempt: 1,
+        hash_chain: hash,
+        sig: None,
+        receipt_handle: None,
+        visible_until_ms: None,
+        reply_to: None,
+        group: None,
+        partition: None,
+        traceparent: None,
+        payload_b64,
+    }
+}
