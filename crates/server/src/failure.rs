@@ -25,6 +25,11 @@ impl Failure {
         Error::new(kind, message).into()
     }
 
+    /// The store has said less than it was asked.
+    pub(crate) fn no_answer() -> Self {
+        Self::new(ErrorKind::Internal, "the store gave no answer")
+    }
+
     /// There was no capability at all.
     pub(crate) fn no_capability() -> Self {
         let message = "no capability: send one as `Authorization: Bearer ...`";

@@ -168,15 +168,14 @@ impl Service {
     }
 
     async fn settle_asked(&self, caller: &Caller, item: SettleItem) -> Answer<Reply> {
-        let mut settled = self.settle(caller, vec![wish::item(item)?]).await?;
-        let missing = || Failure::new(ErrorKind::Internal, "the store gave no answer");
-        settled.pop().ok_or_else(missing)??;
+        let mut settled = self.settle(caller, vec![wish::item(item)?], 1).await?;
+        settled.pop().ok_or_else(Failure::no_answer)??;
         Ok(Reply::Done(Done { ok: true }))
     }
 
     async fn settle_batch(&self, caller: &Caller, batch: SettleBatchRequest) -> Answer<Reply> {
         let items = batch.items.into_iter().map(wish::item).collect::<Answer<Vec<_>>>()?;
-        let settled = self.settle(caller, items).await?;
+        let settled = self.settle(caller, items, 1).await?;
         let result = |settled: Answer<()>| match settled {
             Ok(()) => SettleResult::Settled { ok: true },
             Err(failure) => SettleResult::Refused { error: self.problem_of(caller, &failure) },

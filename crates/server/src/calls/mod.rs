@@ -1,6 +1,7 @@
 //! What can be asked of the service, whichever protocol asks. Each call checks the capability,
 //! counts the use, and passes on to the store; queue logic is the store's.
 
+mod alike;
 mod answer;
 mod capabilities;
 mod convert;
@@ -13,10 +14,12 @@ mod post;
 mod receive;
 mod send;
 mod settle;
+mod several;
 mod shard;
 mod stream;
 mod wish;
 
+pub(crate) use alike::likeness;
 pub(crate) use answer::{Answered, Asking, purpose};
 pub(crate) use handle::Handle;
 pub(crate) use letter::Facts;

@@ -1,12 +1,13 @@
 //! Messages to send, as the wire has them.
 
-use mailbox::{Error, ErrorKind, Name};
+use mailbox::{Error, ErrorKind, Name, Outgoing};
 use mailbox_wire::json::{
     BatchMessage, BatchResult, Problem, SendBatchRequest, SendRequest, Sent, SentBatch,
 };
 
 use super::answer::Asking;
-use super::outgoing;
+use super::several::joined;
+use super::{Facts, outgoing};
 use crate::auth::Caller;
 use crate::failure::{Answer, Failure};
 use crate::service::Service;
@@ -15,7 +16,7 @@ impl Service {
     /// Sends one message.
     pub(super) async fn send_one(&self, asking: &Asking, message: SendRequest) -> Answer<Sent> {
         let mut sent = self.send_all(asking, None, vec![message.into()]).await?;
-        let sent = sent.pop().ok_or_else(no_answer)??;
+        let sent = sent.pop().ok_or_else(Failure::no_answer)??;
         if sent.duplicate && asking.facts.is_conflict {
             let failure = Failure::new(ErrorKind::Duplicate, "this message was sent before");
             return Err(Failure { msg_id: Some(sent.msg_id), ..failure });
@@ -53,40 +54,49 @@ impl Service {
         messages: Vec<BatchMessage>,
     ) -> Answer<Vec<Answer<Sent>>> {
         let shared = topic.map(Name::parse).transpose()?;
-        let mut results: Vec<Option<Answer<Sent>>> = Vec::with_capacity(messages.len());
-        let mut good = Vec::with_capacity(messages.len());
-        for mut message in messages {
-            let named = match (message.topic.take(), &shared) {
-                (Some(own), _) => Name::parse(&own),
-                (None, Some(shared)) => Ok(shared.clone()),
-                (None, None) => {
-                    let message = "a message names no topic";
-                    Err(Error::new(ErrorKind::InvalidParameter, message).with_field("topic"))
-                }
-            };
-            let prepared = named.and_then(|mailbox| {
-                let message = outgoing(message, &asking.facts);
-                let message = message.map_err(|error| error.with_mailbox(&mailbox))?;
-                Ok((mailbox, message))
-            });
-            match prepared {
-                Ok(prepared) => {
-                    good.push(prepared);
-                    results.push(None);
-                }
-                Err(error) => results.push(Some(Err(error.into()))),
-            }
-        }
-        let mut sent = self.send(&asking.caller, good).await?.into_iter();
-        let mut next = || match sent.next() {
-            Some(Ok(sent)) => Ok(Sent { msg_id: sent.id.to_string(), duplicate: sent.duplicate }),
-            Some(Err(error)) => Err(error.into()),
-            None => Err(no_answer()),
-        };
-        Ok(results.into_iter().map(|result| result.unwrap_or_else(&mut next)).collect())
+        let (good, made_sense) = prepared(messages, shared.as_ref(), &asking.facts);
+        let results = self.send(&asking.caller, good).await?;
+        Ok(joined(made_sense, results.into_iter().map(|result| Ok(sent(result?)))))
+    }
+
+    /// Sends what came each by itself. One answer each, in order.
+    pub(super) async fn send_alike(
+        &self,
+        caller: &Caller,
+        messages: Vec<SendRequest>,
+    ) -> Vec<Answer<Sent>> {
+        let messages = messages.into_iter().map(BatchMessage::from).collect();
+        let (good, made_sense) = prepared(messages, None, &Facts::default());
+        let results = self.send_side_by_side(caller, good).await;
+        joined(made_sense, results.into_iter().map(|result| result.map(sent)))
     }
 }
 
-fn no_answer() -> Failure {
-    Failure::new(ErrorKind::Internal, "the store gave no answer")
+/// The messages that make sense, and for each of all whether it is among them.
+fn prepared(
+    messages: Vec<BatchMessage>,
+    shared: Option<&Name>,
+    facts: &Facts,
+) -> (Vec<(Name, Outgoing)>, Vec<Answer<()>>) {
+    let mut good = Vec::with_capacity(messages.len());
+    let prepare = |mut message: BatchMessage| -> Result<(Name, Outgoing), Error> {
+        let mailbox = match (message.topic.take(), shared) {
+            (Some(own), _) => Name::parse(&own)?,
+            (None, Some(shared)) => shared.clone(),
+            (None, None) => {
+                let message = "a message names no topic";
+                let error = Error::new(ErrorKind::InvalidParameter, message);
+                return Err(error.with_field("topic"));
+            }
+        };
+        let message = outgoing(message, facts).map_err(|error| error.with_mailbox(&mailbox))?;
+        Ok((mailbox, message))
+    };
+    let read = messages.into_iter().map(|message| Ok(prepare(message).map(|it| good.push(it))?));
+    let made_sense = read.collect();
+    (good, made_sense)
+}
+
+fn sent(sent: mailbox::Sent) -> Sent {
+    Sent { msg_id: sent.id.to_string(), duplicate: sent.duplicate }
 }

@@ -7,8 +7,9 @@ use futures_util::future::join_all;
 use mailbox::{Error, ErrorKind, Name, Outgoing, Result, Sent};
 use mailbox_wire::capability::Op;
 
+use super::several::joined;
 use crate::auth::Caller;
-use crate::failure::Answer;
+use crate::failure::{Answer, Failure};
 use crate::service::Service;
 
 impl Service {
@@ -30,6 +31,41 @@ impl Service {
             bytes += len;
         }
         caller.charge(batch.len(), bytes)?;
+        Ok(self.send_charged(caller, batch, 1).await)
+    }
+
+    /// Sends messages that came each by itself: what is wrong with one is nothing to the others. One
+    /// result each, in order.
+    ///
+    /// # Cancel safety
+    /// A send that was begun may have taken effect.
+    pub(crate) async fn send_side_by_side(
+        &self,
+        caller: &Caller,
+        messages: Vec<(Name, Outgoing)>,
+    ) -> Vec<Answer<Sent>> {
+        let mut good = Vec::with_capacity(messages.len());
+        let let_in = messages.into_iter().map(|(mailbox, message)| {
+            let bytes = message.payload.len() as u64;
+            self.check_open()?;
+            caller.may(Op::Send, Some(&mailbox), bytes)?;
+            caller.charge(1, bytes)?;
+            good.push((mailbox, message));
+            Ok(())
+        });
+        let let_in: Vec<Answer<()>> = let_in.collect();
+        let calls = good.len();
+        let sent = self.send_charged(caller, good, calls).await;
+        joined(let_in, sent.into_iter().map(|sent| Ok(sent?)))
+    }
+
+    /// Sends what the caller may send, and has paid for, in so many calls.
+    async fn send_charged(
+        &self,
+        caller: &Caller,
+        batch: Vec<(Name, Outgoing)>,
+        calls: usize,
+    ) -> Vec<Result<Sent>> {
         let started = Instant::now();
         let sizes: Vec<u64> = batch.iter().map(|(_, it)| it.payload.len() as u64).collect();
         let sent = self.send_each(batch).await;
@@ -40,8 +76,9 @@ impl Service {
                 caller.give_back(1, bytes);
             }
         }
-        self.metrics.enqueue.observe(started.elapsed());
-        Ok(sent)
+        let took = started.elapsed();
+        self.metrics.enqueue.observe_each(calls, took);
+        sent
     }
 
     async fn send_each(&self, batch: Vec<(Name, Outgoing)>) -> Vec<Result<Sent>> {
@@ -75,8 +112,8 @@ impl Service {
                 Err(error) => places.iter().for_each(|at| results[*at] = Some(Err(error.clone()))),
             }
         }
-        let missing = || Error::new(ErrorKind::Internal, "the store gave no answer");
-        results.into_iter().map(|result| result.unwrap_or_else(|| Err(missing()))).collect()
+        let missing = || Err(Failure::no_answer().error);
+        results.into_iter().map(|result| result.unwrap_or_else(missing)).collect()
     }
 }
 

@@ -49,7 +49,7 @@ struct Found {
 }
 
 impl Service {
-    /// Settles deliveries. One result each.
+    /// Settles deliveries, as so many calls have asked for. One result each.
     ///
     /// # Cancel safety
     /// What was begun may have taken effect.
@@ -57,6 +57,7 @@ impl Service {
         &self,
         caller: &Caller,
         items: Vec<Item>,
+        calls: usize,
     ) -> Answer<Vec<Answer<()>>> {
         self.store.abilities().check_batch("items", items.len())?;
         let started = Instant::now();
@@ -94,8 +95,8 @@ impl Service {
                 results[at] = Some(result.map_err(Failure::from));
             }
         }
-        self.metrics.ack.observe(started.elapsed());
-        let each = results.into_iter().map(|result| result.unwrap_or_else(|| Err(missing())));
+        self.metrics.ack.observe_each(calls, started.elapsed());
+        let each = results.into_iter().map(|result| result.unwrap_or_else(|| Err(Failure::no_answer())));
         let results: Vec<Answer<()>> = each.collect();
         caller.missed(results.iter().filter(|result| is_miss(result)).count());
         Ok(results)
@@ -103,11 +104,11 @@ impl Service {
 
     /// The same for a single one, which most are.
     async fn settle_one(&self, caller: &Caller, items: Vec<Item>, started: Instant) -> Answer<()> {
-        let item = items.into_iter().next().ok_or_else(missing)?;
+        let item = items.into_iter().next().ok_or_else(Failure::no_answer)?;
         let found = self.find(caller, item)?;
         let settled = self.store.settle(&found.mailbox, vec![found.settlement.clone()]).await;
         let settled =
-            settled.and_then(|mut each| each.pop().unwrap_or_else(|| Err(missing().error)));
+            settled.and_then(|mut each| each.pop().unwrap_or_else(|| Err(Failure::no_answer().error)));
         if settled.is_ok() {
             self.note_settled(&found);
         }
@@ -213,10 +214,6 @@ fn is_miss(settled: &Answer<()>) -> bool {
     use ErrorKind::{Forbidden, InvalidParameter, ReceiptHandleExpired, Unauthorized};
     let kinds = [ReceiptHandleExpired, InvalidParameter, Forbidden, Unauthorized];
     settled.as_ref().is_err_and(|failure| kinds.contains(&failure.error.kind()))
-}
-
-fn missing() -> Failure {
-    Failure::new(ErrorKind::Internal, "the store gave no answer")
 }
 
 fn of_another() -> Failure {

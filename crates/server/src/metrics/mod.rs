@@ -107,6 +107,11 @@ impl Latency {
     pub(crate) fn observe(&self, took: Duration) {
         self.0.observe(took.as_secs_f64());
     }
+
+    /// So many calls took this long, together.
+    pub(crate) fn observe_each(&self, calls: usize, took: Duration) {
+        (0..calls).for_each(|_| self.observe(took));
+    }
 }
 
 impl Metrics {

@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::input::Input;
 use super::output::{Output, To};
 use super::question::Tongue;
+use super::run::Run;
 use super::session::Session;
 use super::work::Work;
 use crate::admission::Room;
@@ -49,6 +50,8 @@ pub(super) struct Connection<S> {
     pub(super) session: Session,
     /// The request that comes in parts.
     pub(super) parts: Option<Parts>,
+    /// Requests that have come and are alike, until the next is not.
+    pub(super) run: Option<Run>,
     pub(super) at_work: FuturesUnordered<Work>,
     /// Bytes of requests at work that have no room of their own.
     pub(super) small: usize,
@@ -124,6 +127,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             requests: Requests::default(),
             session: Session::new(),
             parts: None,
+            run: None,
             cancels: Vec::new(),
             at_work: FuturesUnordered::new(),
             small: 0,

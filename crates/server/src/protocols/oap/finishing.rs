@@ -3,14 +3,16 @@
 use std::task::{Context, Poll};
 
 use futures_util::StreamExt;
+use mailbox_wire::call::Reply;
 use mailbox_wire::oap::MAX_INFLIGHT;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::connection::{Connection, HIGH, Parked};
 use super::output::To;
 use super::question::Tongue;
-use super::work::{Done, Outcome, Work, go_on};
+use super::work::{Done, Ended, One, Outcome, Work, go_on};
 use crate::calls::{Answered, Next};
+use crate::failure::Answer;
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Looks at a request once: most are done at once, and need not be kept.
@@ -59,7 +61,26 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     fn finish(&mut self, done: Done) {
-        let Done { to, tongue, caller, op, own, result } = done;
+        match done {
+            Done::One(ended) => self.finish_one(ended),
+            Done::Alike(each) => {
+                each.into_iter().for_each(|(one, answer)| self.finish_alike(&one, answer));
+            }
+        }
+    }
+
+    fn finish_alike(&mut self, one: &One, answer: Answer<Reply>) {
+        let &One { to, tongue, own, .. } = one;
+        self.small -= own;
+        match answer {
+            Ok(reply) => self.output.reply(to, |out| tongue.write(reply, out)),
+            Err(failure) => self.fail(to, one.op, &failure),
+        }
+        self.requests.done(to.corr_id());
+    }
+
+    fn finish_one(&mut self, ended: Ended) {
+        let Ended { to, tongue, caller, op, own, result } = ended;
         self.small -= own;
         match result {
             Outcome::Answer(Ok(Answered::Stream(stream))) => {

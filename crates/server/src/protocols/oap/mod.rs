@@ -6,6 +6,7 @@ mod finishing;
 mod input;
 mod output;
 mod question;
+mod run;
 mod session;
 mod taking;
 mod work;

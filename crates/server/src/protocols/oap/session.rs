@@ -1,6 +1,7 @@
 //! Who is at the other end of a connection: the capability that came with its START.
 
 use std::io::Write;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,7 +11,7 @@ use mailbox_wire::capability::Refused;
 use mailbox_wire::oap::Header;
 
 use crate::admission::Purpose;
-use crate::auth::Caller;
+use crate::auth::{Caller, Verified};
 use crate::failure::{Answer, Failure};
 use crate::listen::Peer;
 use crate::service::Service;
@@ -24,6 +25,31 @@ pub(super) struct Session {
     capability: Option<Bytes>,
     /// It has been good once.
     is_known: bool,
+    /// Who that is, for as long as what has come is taken.
+    known: Option<Known>,
+}
+
+/// Who asks, as of a moment ago.
+#[derive(Debug, Clone)]
+pub(super) struct Known {
+    verified: Arc<Verified>,
+    ip: Option<IpAddr>,
+    tenant: u128,
+    /// What it may come for.
+    purpose: Purpose,
+    /// When it was verified.
+    pub(super) epoch: u64,
+}
+
+impl Known {
+    pub(super) fn token_id(&self) -> &Arc<str> {
+        &self.verified.token_id
+    }
+
+    /// Whether two that ask are one.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.verified, &other.verified) && self.tenant == other.tenant
+    }
 }
 
 /// Longest capability that is looked at.
@@ -37,11 +63,13 @@ impl Session {
             number: CONNECTIONS.fetch_add(1, Ordering::Relaxed),
             capability: None,
             is_known: false,
+            known: None,
         }
     }
 
     /// The capability that holds from here on. It is looked at when something is asked.
     pub(super) fn start(&mut self, capability: Bytes) {
+        self.known = None;
         // Of its own: the buffer it came in is much larger.
         let is_one = (1..=CAPABILITY_LEN).contains(&capability.len());
         self.capability = match capability.len() {
@@ -67,28 +95,50 @@ impl Session {
         std::str::from_utf8(&text[..text.len() - rest]).unwrap_or_default().into()
     }
 
-    /// Who asks, for this as far as it is known. Each time anew: what was taken back meanwhile is
-    /// worth nothing.
-    pub(super) fn caller(
+    /// Finds out who asks, for this as far as it is known. Each time that something comes: what was
+    /// taken back meanwhile is worth nothing.
+    pub(super) fn know(
         &mut self,
         service: &Service,
         peer: &Peer,
         header: &Header,
         purpose: Purpose,
-    ) -> Answer<Caller> {
-        let &Header { tenant, corr_id, .. } = header;
-        let capability = self.capability.as_ref().ok_or_else(no_capability)?;
-        let verified = service.auth.verify_on(capability, &peer.memo, text)?;
-        let caller = Caller {
-            verified,
-            ip: peer.ip,
-            tenant: (tenant != 0).then(|| format!("{tenant:032x}")),
+    ) -> Answer<&Known> {
+        let tenant = header.tenant;
+        let is_same = |it: &Known| it.tenant == tenant && it.purpose == purpose;
+        if !self.known.as_ref().is_some_and(is_same) {
+            self.known = None;
+            // Before it is verified: whatever is taken back from here on makes it another one.
+            let epoch = service.auth.epoch();
+            let capability = self.capability.as_ref().ok_or_else(no_capability)?;
+            let verified = service.auth.verify_on(capability, &peer.memo, text)?;
+            let known = Known { verified, ip: peer.ip, tenant, purpose, epoch };
+            self.caller(&known, 0).may_come(purpose)?;
+            self.is_known = true;
+            self.known = Some(known);
+        }
+        self.known.as_ref().ok_or_else(no_capability)
+    }
+
+    /// Whoever was found out last.
+    pub(super) const fn known(&self) -> Option<&Known> {
+        self.known.as_ref()
+    }
+
+    /// Time has passed: what was found out may not be true any more.
+    pub(super) fn forget(&mut self) {
+        self.known = None;
+    }
+
+    /// Whoever was found out, as the caller of one request.
+    pub(super) fn caller(&self, known: &Known, corr_id: u64) -> Caller {
+        Caller {
+            verified: Arc::clone(&known.verified),
+            ip: known.ip,
+            tenant: (known.tenant != 0).then(|| format!("{:032x}", known.tenant)),
             corr_id: self.corr_id(corr_id),
             trace: Trace::default(),
-        };
-        caller.may_come(purpose)?;
-        self.is_known = true;
-        Ok(caller)
+        }
     }
 }
 

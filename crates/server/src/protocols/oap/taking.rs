@@ -8,18 +8,16 @@ use mailbox::{Error, ErrorKind};
 use mailbox_wire::call::Asked;
 use mailbox_wire::oap::{Flags, Frame, Header, MAX_INFLATED, Malformed, Step, announced, inflate};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio_util::sync::CancellationToken;
 
 use super::connection::{Connection, Parts};
 use super::input::Next as Incoming;
 use super::output::To;
 use super::question::{Tongue, hello};
-use super::session::Session;
-use super::work::{Asks, ask, may_wait};
+use super::session::{Known, Session};
+use super::work::One;
 use crate::admission::{Purpose, Room, full};
-use crate::auth::Caller;
 use crate::failure::{Answer, Failure};
-use crate::traces::{Call, Parent, Trace};
+use crate::service::Service;
 
 /// The op of what could not be read.
 const UNKNOWN: &str = "unknown";
@@ -34,6 +32,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Takes what has come; whether that was something.
     pub(super) fn take_frames(&mut self, context: &mut Context<'_>) -> bool {
         let mut has_moved = false;
+        self.session.forget();
         while !self.is_closing && self.output.len() < self.high() && self.turn > 0 {
             match self.input.next() {
                 Ok(Incoming::Frame(frame, room)) => self.take(frame, room, context),
@@ -49,6 +48,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.turn = self.turn.saturating_sub(1);
             has_moved = true;
         }
+        // Whatever may come next, nobody waits for it.
+        self.end_run(context);
         has_moved
     }
 
@@ -67,7 +68,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    fn fail(&mut self, to: To, op: &'static str, failure: &Failure) {
+    pub(super) fn fail(&mut self, to: To, op: &'static str, failure: &Failure) {
         self.service.metrics.failed(op, failure.error.kind());
         self.output.failure(to, failure, &self.session.corr_id(to.corr_id()));
     }
@@ -84,8 +85,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 }
                 false => &mut self.session,
             };
-            let caller = session.caller(&self.service, &self.peer, header, LARGE)?;
-            self.room_for(&caller, header.len as usize)
+            let known = session.know(&self.service, &self.peer, header, LARGE)?;
+            room_for(&self.service, known, header.len as usize)
         })();
         match taken {
             Ok(room) => self.input.keep(room),
@@ -111,15 +112,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 self.fail(To(*header), UNKNOWN, &failure);
             }
         }
-    }
-
-    fn room_for(&self, caller: &Caller, bytes: usize) -> Answer<Room> {
-        let mut room = Room::default();
-        let (budget, token_id) = (&self.service.admission.incoming, &caller.verified.token_id);
-        if !room.grow(budget, token_id, bytes as u64) {
-            return Err(full("too many requests are coming in").into());
-        }
-        Ok(room)
     }
 
     fn take(&mut self, frame: Frame, room: Room, context: &mut Context<'_>) {
@@ -174,11 +166,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if self.parts_of(corr_id).refused.is_some() {
             return;
         }
-        let caller = self.session.caller(&self.service, &self.peer, &to.0, LARGE);
-        let kept = caller.and_then(|caller| {
+        let known = self.session.know(&self.service, &self.peer, &to.0, LARGE).cloned();
+        let kept = known.and_then(|known| {
             let payload = plain(frame)?;
             self.turn = self.turn.saturating_sub(payload.len() / COSTS_A_TURN);
-            self.add_part(corr_id, &caller, &payload)
+            self.add_part(corr_id, &known, &payload)
         });
         if let Err(failure) = kept {
             refuse_parts(self.parts_of(corr_id), failure);
@@ -186,7 +178,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Adds to what has come of a request.
-    fn add_part(&mut self, corr_id: u64, caller: &Caller, payload: &[u8]) -> Answer<()> {
+    fn add_part(&mut self, corr_id: u64, known: &Known, payload: &[u8]) -> Answer<()> {
         let most = self.service.settings().limits.body;
         let service = Arc::clone(&self.service);
         let parts = self.parts_of(corr_id);
@@ -195,8 +187,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let message = format!("the request is larger than {most} bytes");
             return Err(Failure::new(ErrorKind::TooLarge, message));
         }
-        let (budget, token_id) = (&service.admission.incoming, &caller.verified.token_id);
-        if !parts.room.grow(budget, token_id, len as u64) {
+        let budget = &service.admission.incoming;
+        if !parts.room.grow(budget, known.token_id(), len as u64) {
             return Err(full("too many requests are coming in").into());
         }
         parts.bytes.extend_from_slice(payload);
@@ -211,10 +203,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         is_too_many: bool,
         context: &mut Context<'_>,
     ) {
-        // Before it is verified: whatever is taken back from here on makes it another one.
-        let epoch = self.service.auth.epoch();
-        let asked = self.asked(to, &frame, room);
-        let (asks, question) = match asked {
+        let (one, question) = match self.asked(to, &frame, room) {
             Ok(asked) => asked,
             Err(failure) => {
                 self.requests.done(to.corr_id());
@@ -224,21 +213,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         drop(frame);
         match question {
             Asked::Cancel(corr_id) => {
-                self.small -= asks.own;
-                self.cancel(corr_id, to, asks.tongue, context);
+                self.small -= one.own;
+                self.cancel(corr_id, to, one.tongue, context);
             }
             Asked::Call(request) if is_too_many => {
-                self.small -= asks.own;
+                self.small -= one.own;
                 self.fail(to, request.op().as_str(), &too_many());
             }
             Asked::Call(request) => {
-                let mut asks = Asks { epoch, op: request.op().as_str(), ..asks };
-                asks.caller.trace = self.trace(request.name(), &asks.caller);
-                let stop = may_wait(&request).then(CancellationToken::new);
-                if let Some(stop) = &stop {
-                    self.stops.insert(to.corr_id(), stop.clone());
-                }
-                self.work(ask(Arc::clone(&self.service), asks, request, stop), context);
+                let one = One { op: request.op().as_str(), ..one };
+                self.begin(one, request, context);
             }
         }
     }
@@ -251,8 +235,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.parts.get_or_insert_with(|| Parts::new(corr_id))
     }
 
-    /// Who asks, and what.
-    fn asked(&mut self, to: To, frame: &Frame, room: Room) -> Answer<(Asks, Asked)> {
+    /// What is asked. Who asks is known then.
+    fn asked(&mut self, to: To, frame: &Frame, room: Room) -> Answer<(One, Asked)> {
         let corr_id = to.corr_id();
         let mut parts = self.parts.take_if(|parts| parts.corr_id == corr_id);
         if let Some(failure) = parts.as_mut().and_then(|parts| parts.refused.take()) {
@@ -260,7 +244,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         // As for one who settles, who may do the most: what is asked is not known yet.
         let purpose = if parts.is_some() { LARGE } else { Purpose::Settling };
-        let caller = self.session.caller(&self.service, &self.peer, &to.0, purpose)?;
+        let known = self.session.know(&self.service, &self.peer, &to.0, purpose)?;
         let tongue = Tongue::of(to.0.app)?;
         let mut room = room;
         let mut payload = frame.payload.clone();
@@ -269,36 +253,39 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             own = payload.len();
         } else if room.bytes() == 0 {
             // It was kept before it was known whose it is.
-            room = self.room_for(&caller, payload.len())?;
+            room = room_for(&self.service, known, payload.len())?;
         }
         if frame.flags.contains(Flags::COMP) {
             let announced = announced(&frame.payload).unwrap_or(MAX_INFLATED as u64);
             let announced = announced.min(MAX_INFLATED as u64) as usize;
-            room = self.room_for(&caller, announced)?;
+            room = room_for(&self.service, known, announced)?;
             payload = plain(frame)?;
             room.shrink(payload.len() as u64);
             self.turn = self.turn.saturating_sub(payload.len() / COSTS_A_TURN);
         }
         if let Some(parts) = parts {
+            let known = known.clone();
             self.parts = Some(parts);
-            let added = self.add_part(corr_id, &caller, &payload);
+            let added = self.add_part(corr_id, &known, &payload);
             let parts = self.parts.take();
             added?;
             if let Some(parts) = parts {
                 (payload, room) = (parts.bytes.freeze(), parts.room);
             }
         }
+        let len = payload.len();
         let question = tongue.read(payload)?;
         self.small += own;
-        Ok((Asks { to, tongue, caller, op: UNKNOWN, epoch: 0, room, own }, question))
+        Ok((One { to, tongue, op: UNKNOWN, room, own, len }, question))
     }
+}
 
-    /// The span of a call, if calls are traced.
-    fn trace(&self, name: &'static str, caller: &Caller) -> Trace {
-        let Some(traces) = &self.service.traces else { return Default::default() };
-        let parent = Parent { traceparent: None, tracestate: None };
-        traces.begin(Call { name: format!("OAP {name}"), corr_id: &caller.corr_id, parent })
+fn room_for(service: &Service, known: &Known, bytes: usize) -> Answer<Room> {
+    let mut room = Room::default();
+    if !room.grow(&service.admission.incoming, known.token_id(), bytes as u64) {
+        return Err(full("too many requests are coming in").into());
     }
+    Ok(room)
 }
 
 /// Nothing of it is kept, and it is refused when all of it has come: others may come between.

@@ -1,16 +1,17 @@
-//! One request at work. Each is a future of its own, so that none waits for another.
+//! Requests at work. Each is a future of its own, so that none waits for another; those that are
+//! alike and came together are one.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use mailbox_wire::call::Request;
+use mailbox_wire::call::{Reply, Request};
 use mailbox_wire::capability::Op;
 use tokio_util::sync::CancellationToken;
 
 use super::output::To;
 use super::question::{Tongue, nothing};
-use crate::admission::Room;
+use crate::admission::{Purpose, Room};
 use crate::auth::Caller;
 use crate::calls::{Answered, Asking, Facts, Next, Stream, purpose};
 use crate::failure::Answer;
@@ -19,14 +20,35 @@ use crate::service::Service;
 /// A request at work.
 pub(super) type Work = Pin<Box<dyn Future<Output = Done> + Send>>;
 
+/// One request, and how to answer.
+pub(super) struct One {
+    pub(super) to: To,
+    pub(super) tongue: Tongue,
+    /// What a capability has to allow for it.
+    pub(super) op: &'static str,
+    /// What it takes.
+    pub(super) room: Room,
+    /// What it has of the connection's own room instead.
+    pub(super) own: usize,
+    /// How large it is.
+    pub(super) len: usize,
+}
+
+/// What has become of work.
+#[expect(clippy::large_enum_variant, reason = "most of them are the large one")]
+pub(super) enum Done {
+    /// Of a request by itself, or the next of its answers.
+    One(Ended),
+    /// Of requests that were done together.
+    Alike(Vec<(One, Answer<Reply>)>),
+}
+
 /// What has become of one.
-pub(super) struct Done {
+pub(super) struct Ended {
     pub(super) to: To,
     pub(super) tongue: Tongue,
     pub(super) caller: Caller,
-    /// What a capability has to allow for it.
     pub(super) op: &'static str,
-    /// What it had of the connection's own room.
     pub(super) own: usize,
     pub(super) result: Outcome,
 }
@@ -53,15 +75,17 @@ pub(super) fn may_wait(request: &Request) -> bool {
     }
 }
 
-/// Does what is asked.
+/// Does what is asked by one who was verified in that epoch.
 pub(super) fn ask(
     service: Arc<Service>,
-    asks: Asks,
+    one: One,
+    caller: Caller,
+    epoch: u64,
     request: Request,
     stop: Option<CancellationToken>,
 ) -> Work {
     Box::pin(async move {
-        let Asks { to, tongue, caller, op, epoch, room, own } = asks;
+        let One { to, tongue, op, room, own, len: _ } = one;
         let asking = caller.clone();
         let is_stream = matches!(request, Request::ReceiveStream(_));
         let answer = async {
@@ -82,7 +106,29 @@ pub(super) fn ask(
                 },
             },
         };
-        Done { to, tongue, caller, op, own, result }
+        Done::One(Ended { to, tongue, caller, op, own, result })
+    })
+}
+
+/// The same for several that are alike, by one caller: they have one place.
+pub(super) fn ask_alike(
+    service: Arc<Service>,
+    each: Vec<One>,
+    caller: Caller,
+    epoch: u64,
+    purpose: Purpose,
+    alike: Vec<Request>,
+) -> Work {
+    Box::pin(async move {
+        let place = async {
+            caller.may_come(purpose)?;
+            service.place_for(&caller, purpose, epoch).await
+        };
+        let answers = match place.await {
+            Ok(_place) => service.answer_alike(&caller, alike).await,
+            Err(failure) => vec![Err(failure); each.len()],
+        };
+        Done::Alike(each.into_iter().zip(answers).collect())
     })
 }
 
@@ -104,20 +150,6 @@ pub(super) fn go_on(
             Some(next) => Outcome::Next(stream, next),
             None => Outcome::Left(stream),
         };
-        Done { to, tongue, caller, op: Op::Receive.as_str(), own: 0, result }
+        Done::One(Ended { to, tongue, caller, op: Op::Receive.as_str(), own: 0, result })
     })
-}
-
-/// Who asks, and how to answer.
-pub(super) struct Asks {
-    pub(super) to: To,
-    pub(super) tongue: Tongue,
-    pub(super) caller: Caller,
-    /// What it has to allow.
-    pub(super) op: &'static str,
-    /// When it was verified.
-    pub(super) epoch: u64,
-    pub(super) room: Room,
-    /// What it has of the connection's own.
-    pub(super) own: usize,
 }
