@@ -17,6 +17,10 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 ///
 /// Decide by [`Error::kind`] and [`Error::retry`]; the text is for people. `{:#}` adds what lies
 /// behind it, as [`source`](StdError::source) does for those who print the chain themselves.
+///
+/// Before a send is repeated because [`Error::retry`] says that it can help, look at
+/// [`Error::is_in_doubt`]: if it may have taken effect, and had no idempotency key, a second one
+/// may make a second message.
 #[derive(Clone)]
 pub struct Error(Arc<Inner>);
 
@@ -25,6 +29,7 @@ struct Inner {
     kind: ErrorKind,
     message: String,
     retry: Retry,
+    is_in_doubt: bool,
     mailbox: Option<Name>,
     field: Option<&'static str>,
     identifier: Option<String>,
@@ -41,7 +46,7 @@ pub enum ErrorKind {
     MailboxFull,
     /// A body could not be encoded or decoded.
     Serialization,
-    /// The backend cannot be reached, or the outcome is in doubt.
+    /// The backend cannot be reached, or the outcome is in doubt: [`Error::is_in_doubt`].
     Connection,
     /// The message names no mailbox to reply to.
     ReplyNotAvailable,
@@ -124,6 +129,7 @@ impl Error {
             kind,
             message: message.into(),
             retry: kind.default_retry(),
+            is_in_doubt: false,
             mailbox: None,
             field: None,
             identifier: None,
@@ -141,6 +147,19 @@ impl Error {
     #[must_use]
     pub fn retry(&self) -> Retry {
         self.0.retry
+    }
+
+    /// Whether the call may have taken effect all the same: it went out, and nobody knows what
+    /// became of it. To repeat a send without an idempotency key may make a second message, and a
+    /// second acknowledgement may find the delivery gone.
+    ///
+    /// Mailboxes of a service (`http:`, `grpc:`, `oap:`) say so of everything that changes
+    /// something, but for receives, whose messages come back by their deadline. A
+    /// [`Connection`](ErrorKind::Connection) of theirs that is not in doubt has changed nothing. Of
+    /// other backends `false` is no promise.
+    #[must_use]
+    pub fn is_in_doubt(&self) -> bool {
+        self.0.is_in_doubt
     }
 
     /// The mailbox it happened to.
@@ -171,6 +190,12 @@ impl Error {
     #[must_use]
     pub fn with_retry(self, retry: Retry) -> Self {
         self.change(|inner| inner.retry = retry)
+    }
+
+    /// Says that the call may have taken effect all the same: see [`Error::is_in_doubt`].
+    #[must_use]
+    pub fn with_doubt(self) -> Self {
+        self.change(|inner| inner.is_in_doubt = true)
     }
 
     /// Sets the mailbox it happened to.
@@ -290,5 +315,7 @@ mod tests {
         assert_eq!(error.to_string(), "mailbox `orders`: full: it holds max_size = 3 messages");
         assert_eq!(error.kind(), ErrorKind::MailboxFull);
         assert!(matches!(error.retry(), Retry::After(_)));
+        assert!(!error.is_in_doubt());
+        assert!(error.with_doubt().with_field("x").is_in_doubt());
     }
 }

@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::answer::Answer;
+use super::capability_file::CapabilityFile;
 use super::config::RemoteConfig;
 use super::door::{Coming, Door, Failed, Outcome};
 use crate::error::{Error, ErrorKind, Result, Retry};
@@ -28,6 +29,8 @@ pub(super) struct Calls {
     door: Box<dyn Door>,
     patience: Duration,
     timeout: Duration,
+    /// Where the capability is, if it may be replaced there.
+    file: Option<CapabilityFile>,
 }
 
 /// Whether a call that may have been carried out can be made again.
@@ -40,8 +43,12 @@ pub(super) enum Again {
 }
 
 impl Calls {
-    pub(super) fn new(door: Box<dyn Door>, config: &RemoteConfig) -> Self {
-        Self { door, patience: config.patience, timeout: config.timeout }
+    pub(super) fn new(
+        door: Box<dyn Door>,
+        config: &RemoteConfig,
+        file: Option<CapabilityFile>,
+    ) -> Self {
+        Self { door, patience: config.patience.min(FAR), timeout: config.timeout, file }
     }
 
     pub(super) fn door(&self) -> &dyn Door {
@@ -80,8 +87,29 @@ impl Calls {
 
     /// Opens a stream.
     pub(super) async fn stream(&self, request: &ReceiveRequest) -> Result<Box<dyn Coming>> {
-        let opened = self.within(Duration::ZERO, self.door.stream(request)).await;
-        opened.map_err(|failed| failed.error)
+        let mut is_renewed = false;
+        loop {
+            let edition = self.edition();
+            let opened = self.within(Duration::ZERO, self.door.stream(request)).await;
+            let Err(failed) = opened else { return opened.map_err(|failed| failed.error) };
+            if !self.renew(&failed, edition, &mut is_renewed).await {
+                return Err(failed.error);
+            }
+        }
+    }
+
+    fn edition(&self) -> u64 {
+        self.file.as_ref().map_or(0, CapabilityFile::edition)
+    }
+
+    /// Whether a call was refused because of its capability, and there is another one since: once,
+    /// so that nobody tries for ever.
+    async fn renew(&self, failed: &Failed, edition: u64, is_renewed: &mut bool) -> bool {
+        let Some(file) = &self.file else { return false };
+        if failed.outcome != Outcome::Unauthorized || std::mem::replace(is_renewed, true) {
+            return false;
+        }
+        file.renew(edition, |capability| self.door.authorize(capability)).await
     }
 
     /// Longest that a call takes which waits for others before it: those, and itself.
@@ -101,12 +129,16 @@ impl Calls {
     {
         // A receive waits for long by itself: what counts is for how long it fails.
         let mut give_up = stop.is_none().then(|| Instant::now() + self.patience);
-        let mut pause = PAUSE.0;
+        let (mut pause, mut is_renewed) = (PAUSE.0, false);
         loop {
+            let edition = self.edition();
             let failed = match attempt().await {
                 Ok(answer) => return Ok(answer),
                 Err(failed) => failed,
             };
+            if self.renew(&failed, edition, &mut is_renewed).await {
+                continue;
+            }
             let is_void = failed.is_void();
             let may_help =
                 failed.error.kind() == ErrorKind::Connection && (is_void || again == Again::Yes);
@@ -149,17 +181,22 @@ impl Failed {
     /// The same, of a call that changes something. Who made it has to learn that it may have taken
     /// effect: of no other kind than those that leave it open, whatever is wrong with the answer.
     pub(super) fn doubted(self) -> Self {
+        let is_connection = self.error.kind() == ErrorKind::Connection;
         let is_open = match self.outcome {
-            Outcome::Void | Outcome::Refused => false,
+            // The service itself does not know: it has not reached its store, or not in time.
+            Outcome::Refused if is_connection => {
+                return Self { error: self.error.with_doubt(), ..self };
+            }
+            Outcome::Void | Outcome::Refused | Outcome::Unauthorized => false,
             Outcome::Unusable => true,
             // Somebody in between who says no has passed nothing on.
-            Outcome::InDoubt => self.error.kind() == ErrorKind::Connection,
+            Outcome::InDoubt => is_connection,
         };
         if !is_open {
             return self;
         }
         let message = format!("{}: whether the call took effect is in doubt", self.error.message());
-        let error = Error::new(ErrorKind::Connection, message);
+        let error = Error::new(ErrorKind::Connection, message).with_doubt();
         Self::in_doubt(match self.error.source() {
             Some(source) => error.with_source(io::Error::other(source.to_string())),
             None => error,

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use rustls::AlertDescription;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
@@ -48,6 +49,11 @@ impl Stream {
         connected.map_err(|error| match of_tls(&error) {
             Some(rustls::Error::InvalidMessage(_)) => foreign("TLS").with_source(error),
             Some(rustls::Error::InvalidCertificate(_)) => untrusted(target, error),
+            // Of those that were offered; only HTTP/2 is, for gRPC.
+            Some(
+                rustls::Error::NoApplicationProtocol
+                | rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol),
+            ) => foreign("gRPC").with_source(error),
             _ => unreachable(target, error),
         })
     }

@@ -18,6 +18,7 @@ use crate::error::{Error, ErrorKind, Result, Retry};
 use crate::id::{MessageId, ReceiptHandle};
 use crate::name::Name;
 
+use super::door::Failed;
 use super::settle::is_of;
 
 /// Names of arguments that a service can find fault with.
@@ -136,12 +137,17 @@ pub(super) fn message(outgoing: Outgoing) -> json::BatchMessage {
     }
 }
 
+/// Why one thing of several was not done.
+fn refused(problem: json::Problem) -> Error {
+    Failed::refused(problem).doubted().error
+}
+
 pub(super) fn sent(result: json::BatchResult) -> Result<Sent> {
     match result {
         json::BatchResult::Sent(it) => {
             Ok(Sent::new(MessageId::from_text(&it.msg_id), it.duplicate))
         }
-        json::BatchResult::Refused { error: problem } => Err(error(*problem)),
+        json::BatchResult::Refused { error } => Err(refused(*error)),
     }
 }
 
@@ -260,7 +266,7 @@ pub(super) fn settlement(settlement: Settlement) -> json::SettleItem {
 pub(super) fn settled(result: json::SettleResult) -> Result<()> {
     match result {
         json::SettleResult::Settled { .. } => Ok(()),
-        json::SettleResult::Refused { error: problem } => Err(error(*problem)),
+        json::SettleResult::Refused { error } => Err(refused(*error)),
     }
 }
 

@@ -18,15 +18,14 @@ pub(super) trait Door: fmt::Debug + Send + Sync {
     /// What addresses of its mailboxes begin with.
     fn base(&self) -> String;
 
-    /// Largest request that gets through, to a service that takes them up to `max_body`.
+    /// Largest request with several things in it that gets through, to a service that takes them up
+    /// to `max_body`.
     fn most(&self, max_body: usize) -> usize {
         max_body
     }
 
-    /// Largest payload that gets through.
-    fn most_payload(&self) -> usize {
-        usize::MAX
-    }
+    /// Shows another capability from now on.
+    fn authorize(&self, capability: &str) -> Result<()>;
 
     /// Whether it is worth while to put together what is asked for one by one.
     fn gathers(&self) -> bool {
@@ -78,6 +77,8 @@ pub(super) enum Outcome {
     Void,
     /// The service itself says why not.
     Refused,
+    /// It says that the capability is not good: nothing was done.
+    Unauthorized,
     /// There is an answer, and it is of no use: the call was probably carried out.
     Unusable,
     /// It may have been carried out.
@@ -104,8 +105,13 @@ impl Failed {
     pub(super) fn refused(problem: Problem) -> Self {
         // Whoever says that it is stopping, or has no place for the connection, has done nothing.
         let is_void = matches!(problem.reason.as_deref(), Some("stopping" | "no_place"));
-        let outcome = if is_void { Outcome::Void } else { Outcome::Refused };
-        Self { error: convert::error(problem), outcome }
+        let error = convert::error(problem);
+        let outcome = match error.kind() {
+            _ if is_void => Outcome::Void,
+            ErrorKind::Unauthorized => Outcome::Unauthorized,
+            _ => Outcome::Refused,
+        };
+        Self { error, outcome }
     }
 
     /// Nobody waited any more when it was to be made.

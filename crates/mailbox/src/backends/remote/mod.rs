@@ -11,15 +11,25 @@
 //!   dead letter (I4).
 //! * **Operations notes**: connections are kept for the next call. A service that cannot be
 //!   reached, or says that it stops, is tried again for a while ([`RemoteConfig::patience`]); what
-//!   may have been carried out is not repeated unless that does no harm, and is `Connection` then.
+//!   may have been carried out is not repeated unless that does no harm, and is `Connection` then,
+//!   of which [`Error::is_in_doubt`](crate::Error::is_in_doubt) says so. A capability in a file
+//!   (`cap_file`) is read again when the service says that the one it had is not good any more.
 //!   Over HTTP a connection has one call at a time. Over gRPC and OAP/1 calls share a few
-//!   ([`RemoteConfig::connections`]); receives that wait, and streams, have others. Over OAP/1
-//!   single sends to one mailbox, and single settlements, that are made while others are in flight
-//!   go out together. Over gRPC payloads are smaller than 4 MiB.
+//!   ([`RemoteConfig::connections`]); receives that wait, and streams, have others; and single
+//!   sends to one mailbox, and single settlements, that are made while others are in flight go out
+//!   together. Over gRPC a request with several messages in it is smaller than 4 MiB; a single one
+//!   may be as large as the service's store takes.
+//! * **Runtimes**: one backend can be used from several. Each has connections of its own
+//!   ([`RemoteConfig::connections`] of them), and what it sends goes out together with what is sent
+//!   on the same runtime: so no call waits for a runtime that nobody drives, as is one with a
+//!   single thread (`current_thread`) between two calls of `block_on`. A call, or a stream, ends on
+//!   the runtime where it was begun: with that it is `Connection`. The mailboxes of `blocking`
+//!   share one runtime, which is always driven.
 
 mod answer;
 mod calls;
 mod capabilities;
+mod capability_file;
 #[cfg(test)]
 #[cfg(any(feature = "grpc", feature = "oap"))]
 mod certificate;
@@ -31,7 +41,10 @@ mod gather;
 #[cfg(feature = "grpc")]
 mod grpc;
 mod http;
+#[cfg(test)]
+mod idle;
 mod list;
+mod local;
 #[cfg(feature = "oap")]
 mod oap;
 #[cfg(any(feature = "grpc", feature = "oap"))]
@@ -39,6 +52,7 @@ mod places;
 #[cfg(any(feature = "grpc", feature = "oap"))]
 mod pool;
 mod receive;
+mod runtimes;
 mod send;
 mod settle;
 mod stream;
@@ -46,13 +60,11 @@ mod target;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 
 use async_trait::async_trait;
 use mailbox_core::Policy;
 use mailbox_wire::call::{ConfigureRequest, DeadListRequest, PeekRequest, Request, TopicRequest};
 use mailbox_wire::json;
-use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::abilities::Abilities;
@@ -66,9 +78,11 @@ use crate::name::Name;
 use crate::options::ReceiveOptions;
 
 use calls::{Again, Calls};
+use capability_file::CapabilityFile;
 use door::Door;
-use gather::Gathering;
 use http::HttpDoor;
+use local::Local;
+use runtimes::PerRuntime;
 use target::Target;
 
 pub use config::RemoteConfig;
@@ -83,22 +97,16 @@ pub struct RemoteBackend {
 pub(crate) struct Inner {
     calls: Calls,
     abilities: Abilities,
-    /// Largest request that gets through.
+    /// Largest request with several things in it that gets through.
     most: usize,
     closed: CancellationToken,
-    /// Receives that were dropped and are not over yet.
-    leaving: AtomicUsize,
-    left: Notify,
     /// What is asked for one by one goes out together.
     gathers: bool,
-    sends: Gathering<json::BatchMessage>,
-    settlements: Gathering<json::SettleItem>,
+    locals: PerRuntime<Local>,
 }
 
 /// What can be said of a service behind the `?` of an address.
 const OPTIONS: [&str; 2] = ["ca", "cap_file"];
-/// Largest capability file.
-const CAPABILITY_LEN: u64 = 16 * 1024;
 
 impl RemoteBackend {
     /// Opens the service at `http://host:port`, `https:`, `grpc:`, `grpcs:`, `oap:` or `oaps:`, and
@@ -116,11 +124,12 @@ impl RemoteBackend {
             let message = "a service is at http://host:port, or another of its protocols";
             return Err(Error::new(ErrorKind::InvalidParameter, message).with_field("address"));
         };
-        Self::open_at(scheme, place.trim_end_matches('/'), config).await
+        Self::open_at(scheme, place.trim_end_matches('/'), config, None).await
     }
 
     /// Opens the service that an address leads to. The capability is in the file that the option
-    /// `cap_file` names, or in the environment variable `MAILBOX_CAP`: the service gets to see it,
+    /// `cap_file` names, which may be replaced before that capability ends, or in the environment
+    /// variable `MAILBOX_CAP`: the service gets to see it,
     /// so let no address lead here that a stranger has written and no allow-list has passed.
     ///
     /// # Errors
@@ -130,34 +139,33 @@ impl RemoteBackend {
     /// Safe: connections are dropped.
     pub async fn at(address: &Address) -> Result<Arc<Self>> {
         address.allow_options(&OPTIONS)?;
-        let capability = match address.options().get("cap_file") {
-            Some(path) => Some(read_capability(path)?),
-            None => std::env::var("MAILBOX_CAP").ok().filter(|text| !text.is_empty()),
+        let (file, capability) = match address.options().get("cap_file") {
+            Some(path) => CapabilityFile::open(path).map(|(file, it)| (Some(file), Some(it)))?,
+            None => (None, std::env::var("MAILBOX_CAP").ok().filter(|text| !text.is_empty())),
         };
         let ca = address.options().get("ca").map(Into::into);
         let config = RemoteConfig { capability, ca, ..RemoteConfig::default() };
-        Self::open_at(address.scheme(), address.place(), config).await
+        Self::open_at(address.scheme(), address.place(), config, file).await
     }
 
-    async fn open_at(scheme: &str, place: &str, config: RemoteConfig) -> Result<Arc<Self>> {
+    async fn open_at(
+        scheme: &str,
+        place: &str,
+        config: RemoteConfig,
+        file: Option<CapabilityFile>,
+    ) -> Result<Arc<Self>> {
         let target = Target::read(scheme, place, &config)?;
-        let calls = Calls::new(door(target, &config)?, &config);
+        let calls = Calls::new(door(target, &config)?, &config, file);
         let abilities: json::Abilities = calls.ask(&Request::Abilities, Again::Yes).await?;
         let max_body = usize::try_from(abilities.max_body).unwrap_or(usize::MAX);
         let gathers = calls.door().gathers();
-        let most_payload = calls.door().most_payload();
-        let mut known = convert::abilities(&abilities);
-        known.max_payload = known.max_payload.min(most_payload);
         let inner = Inner {
             most: calls.door().most(max_body),
             calls,
-            abilities: known,
+            abilities: convert::abilities(&abilities),
             closed: CancellationToken::new(),
-            leaving: AtomicUsize::new(0),
-            left: Notify::new(),
             gathers,
-            sends: Gathering::default(),
-            settlements: Gathering::default(),
+            locals: PerRuntime::default(),
         };
         Ok(Arc::new(Self { inner: Arc::new(inner) }))
     }
@@ -183,20 +191,6 @@ fn door(target: Target, config: &RemoteConfig) -> Result<Box<dyn Door>> {
     }
 }
 
-fn read_capability(path: &str) -> Result<String> {
-    use std::io::Read;
-
-    let read = || {
-        let mut text = String::new();
-        std::fs::File::open(path)?.take(CAPABILITY_LEN).read_to_string(&mut text)?;
-        Ok(text.trim().to_owned())
-    };
-    read().map_err(|error: std::io::Error| {
-        let message = format!("the capability in {path} cannot be read");
-        Error::new(ErrorKind::InvalidParameter, message).with_field("cap_file").with_source(error)
-    })
-}
-
 impl fmt::Debug for Inner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Inner").field("door", self.calls.door()).finish_non_exhaustive()
@@ -219,6 +213,11 @@ impl Inner {
         self.settle_down().await;
         // It may have been closed meanwhile.
         check()
+    }
+
+    /// What there is on this runtime.
+    fn local(&self) -> Arc<Local> {
+        self.locals.here(Local::default)
     }
 
     async fn topic(&self, mailbox: &Name) -> Result<json::Topic> {
@@ -359,7 +358,7 @@ impl Backend for RemoteBackend {
 
     async fn close(&self) -> Result<()> {
         self.inner.closed.cancel();
-        self.inner.settle_down().await;
+        self.inner.settle_down_everywhere().await;
         Ok(())
     }
 }

@@ -3,7 +3,8 @@
 //! on another.
 //!
 //! Receives that wait have connections beside those of everything else, so that a send never waits
-//! for a place that a receive has which waits for that very message.
+//! for a place that a receive has which waits for that very message. Each runtime has its own: one
+//! that nobody drives reads no answers.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use tokio::time::Instant;
 
 use super::door::Failed;
 use super::places::{Place, Places};
+use super::runtimes::{Local, PerRuntime};
 use crate::error::{Error, ErrorKind};
 
 /// So many requests on one connection are no reason to make another.
@@ -40,6 +42,13 @@ pub(super) trait Linked: Send + Sync + 'static {
 
 /// Connections.
 pub(super) struct Pool<O: Opener> {
+    opener: Arc<O>,
+    connections: usize,
+    lanes: PerRuntime<Lanes<O>>,
+}
+
+/// Those of a runtime.
+struct Lanes<O: Opener> {
     opener: Arc<O>,
     /// For everything that is answered at once.
     lanes: Vec<Lane<O>>,
@@ -69,17 +78,48 @@ pub(super) type Placed<O> = (Arc<<O as Opener>::Link>, Place);
 
 impl<O: Opener> Pool<O> {
     pub(super) fn new(opener: O, connections: usize) -> Self {
-        let lanes = (0..connections.max(1)).map(|_| Lane::new()).collect();
-        Self { opener: Arc::new(opener), lanes, waiting: Mutex::default() }
+        let connections = connections.max(1);
+        Self { opener: Arc::new(opener), connections, lanes: PerRuntime::default() }
     }
 
     pub(super) fn opener(&self) -> &O {
         &self.opener
     }
 
+    fn here(&self) -> Arc<Lanes<O>> {
+        self.lanes.here(|| Lanes {
+            opener: Arc::clone(&self.opener),
+            lanes: (0..self.connections).map(|_| Lane::new()).collect(),
+            waiting: Mutex::default(),
+        })
+    }
+
+    /// Nothing new is asked on the connections that there are; what is on them goes on.
+    pub(super) fn retire(&self) {
+        self.lanes.clear();
+    }
+
     /// A place for a request that is answered at once: on the connection with the fewest, in turn
     /// if all are full. How long that may take is said by the caller.
     pub(super) async fn place(&self) -> Result<Placed<O>, Failed> {
+        self.here().place().await
+    }
+
+    /// A place for a receive that waits: it must not have to wait for others that do.
+    pub(super) async fn waiting_place(&self) -> Result<Placed<O>, Failed> {
+        self.here().waiting_place().await
+    }
+}
+
+impl<O: Opener> Local for Lanes<O> {
+    fn is_idle(&self) -> bool {
+        let is_over = |lane: &Lane<O>| !lane.is_opening() && lane.open().is_none();
+        self.lanes.iter().all(is_over) && self.waiting.lock().iter().all(|lane| is_over(lane))
+    }
+}
+
+impl<O: Opener> Lanes<O> {
+    async fn place(&self) -> Result<Placed<O>, Failed> {
         // Each time something has ended, or come about.
         for _ in 0..ATTEMPTS + self.lanes.len() {
             let open = self.lanes.iter().filter_map(Lane::open);
@@ -121,8 +161,7 @@ impl<O: Opener> Pool<O> {
         })
     }
 
-    /// A place for a receive that waits: it must not have to wait for others that do.
-    pub(super) async fn waiting_place(&self) -> Result<Placed<O>, Failed> {
+    async fn waiting_place(&self) -> Result<Placed<O>, Failed> {
         for _ in 0..ATTEMPTS + MOST_WAITING {
             let (lane, is_last) = self.waiting_lane();
             let link = lane.link(&self.opener).await?;

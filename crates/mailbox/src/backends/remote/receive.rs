@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::Inner;
 use super::calls::Again;
 use super::convert::{self, millis};
+use super::local::Local;
 use crate::backend::{Delivery, Settlement};
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::ReceiptHandle;
@@ -23,7 +24,7 @@ use crate::name::Name;
 use crate::options::ReceiveOptions;
 
 /// How long a service may take to notice that nobody waits any more.
-const LEAVE_WITHIN: Duration = Duration::from_secs(2);
+pub(super) const LEAVE_WITHIN: Duration = Duration::from_secs(2);
 
 /// Deliveries on their way to whoever asked; given back if nobody takes them.
 struct Parcel {
@@ -32,7 +33,7 @@ struct Parcel {
     deliveries: Vec<Delivery>,
     /// Its messages can be given back: they are hidden from others.
     is_held: bool,
-    /// Whoever drops it may have another one, or none.
+    /// Where it came. Whoever drops it may do so elsewhere, or nowhere.
     runtime: Handle,
 }
 
@@ -53,18 +54,21 @@ impl Drop for Parcel {
             receipt_handle: delivery.receipt_handle,
             verdict: Verdict::Return,
         });
-        // Where nothing runs any more, their deadline brings them back.
-        self.inner.settle_aside(&self.mailbox, back.collect(), &self.runtime);
+        // Where somebody is now; nobody may come back to where it came. Where nothing runs any
+        // more, their deadline brings them back.
+        let runtime = Handle::try_current();
+        let runtime = runtime.as_ref().unwrap_or(&self.runtime);
+        self.inner.settle_aside(&self.mailbox, back.collect(), runtime);
     }
 }
 
 /// Something goes on that the next call has to wait for.
-struct Leaving(Arc<Inner>);
+struct Leaving(Arc<Local>);
 
 impl Leaving {
-    fn new(inner: &Arc<Inner>) -> Self {
-        inner.leaving.fetch_add(1, Ordering::AcqRel);
-        Self(Arc::clone(inner))
+    fn new(local: &Arc<Local>) -> Self {
+        local.leaving.fetch_add(1, Ordering::AcqRel);
+        Self(Arc::clone(local))
     }
 }
 
@@ -77,7 +81,7 @@ impl Drop for Leaving {
 
 /// Tells the task that nobody waits for it, when dropped before it is done.
 struct Guard {
-    inner: Arc<Inner>,
+    local: Arc<Local>,
     stop: CancellationToken,
     leaving: Arc<Mutex<Option<Leaving>>>,
     is_done: bool,
@@ -86,26 +90,28 @@ struct Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         if !self.is_done {
-            *self.leaving.lock() = Some(Leaving::new(&self.inner));
+            *self.leaving.lock() = Some(Leaving::new(&self.local));
             self.stop.cancel();
         }
     }
 }
 
 impl Inner {
-    /// Waits until receives that were dropped are over.
+    /// Waits until receives that were dropped on this runtime are over.
     pub(super) async fn settle_down(&self) {
-        let settled = async {
-            loop {
-                let left = self.left.notified();
-                if self.leaving.load(Ordering::Acquire) == 0 {
-                    return;
-                }
-                left.await;
+        let local = self.local();
+        // Whoever does not answer cannot hold up everything else.
+        let _ = tokio::time::timeout(LEAVE_WITHIN, local.all_left()).await;
+    }
+
+    /// The same on all of them.
+    pub(super) async fn settle_down_everywhere(&self) {
+        let all = async {
+            for local in self.locals.all() {
+                local.all_left().await;
             }
         };
-        // Whoever does not answer cannot hold up everything else.
-        let _ = tokio::time::timeout(LEAVE_WITHIN, settled).await;
+        let _ = tokio::time::timeout(LEAVE_WITHIN, all).await;
     }
 
     /// Settles what nobody else does, while whoever asked goes on. The next call waits for it. If
@@ -117,7 +123,9 @@ impl Inner {
         runtime: &Handle,
     ) -> JoinHandle<()> {
         let (inner, mailbox) = (Arc::clone(self), mailbox.clone());
-        let leaving = Leaving::new(self);
+        let entered = runtime.enter();
+        let leaving = Leaving::new(&self.local());
+        drop(entered);
         runtime.spawn(async move {
             let _leaving = leaving;
             let _ = inner.settle(&mailbox, batch, Again::Yes).await;
@@ -155,8 +163,8 @@ impl Inner {
             stop: stop.clone(),
             leaving: Arc::clone(&leaving),
         };
-        let inner = Arc::clone(self);
-        let mut guard = Guard { inner, stop, leaving: Arc::clone(&leaving), is_done: false };
+        let local = self.local();
+        let mut guard = Guard { local, stop, leaving: Arc::clone(&leaving), is_done: false };
         tokio::spawn(async move {
             let _ = given.send(task.run().await);
             // What was given and not taken is given back before this says that it is over.
@@ -231,6 +239,20 @@ impl Task {
                     fault = Some(error.with_mailbox(&self.mailbox));
                 }
             }
+        }
+        // D6: nobody gets more than they asked for, whatever a service says.
+        let most = self.options.max_messages as usize;
+        if parcel.deliveries.len() > most {
+            let deliveries = parcel.deliveries.split_off(most);
+            let message = "the service gives more messages than it was asked for: given back";
+            tracing::warn!(mailbox = %self.mailbox, excess = deliveries.len(), "{message}");
+            drop(Parcel {
+                inner: Arc::clone(&self.inner),
+                mailbox: self.mailbox.clone(),
+                deliveries,
+                is_held,
+                runtime: self.runtime.clone(),
+            });
         }
         if !damaged.is_empty() {
             self.inner.bury(&self.mailbox, damaged, &self.runtime);

@@ -9,6 +9,7 @@ use super::calls::{Again, Calls};
 use super::convert;
 use super::door::Failed;
 use super::gather::{Gathering, Together, miscounted};
+use super::local::Local;
 use crate::backend::{Outgoing, Sent};
 use crate::error::Result;
 use crate::name::Name;
@@ -67,8 +68,8 @@ impl Inner {
 impl Together for BatchMessage {
     type Answer = Sent;
 
-    fn gathering(inner: &Inner) -> &Gathering<Self> {
-        &inner.sends
+    fn gathering(local: &Local) -> &Gathering<Self> {
+        &local.sends
     }
 
     fn wire_len(&self) -> usize {

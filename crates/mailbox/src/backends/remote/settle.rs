@@ -8,6 +8,7 @@ use super::calls::{Again, Calls};
 use super::convert;
 use super::door::Failed;
 use super::gather::{Gathering, Together, miscounted};
+use super::local::Local;
 use crate::backend::Settlement;
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::ReceiptHandle;
@@ -59,8 +60,8 @@ impl Inner {
 impl Together for SettleItem {
     type Answer = ();
 
-    fn gathering(inner: &Inner) -> &Gathering<Self> {
-        &inner.settlements
+    fn gathering(local: &Local) -> &Gathering<Self> {
+        &local.settlements
     }
 
     fn wire_len(&self) -> usize {

@@ -16,6 +16,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use mailbox_wire::proto::v1::mailbox_client::MailboxClient;
+use parking_lot::RwLock;
 use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -29,6 +30,7 @@ use super::super::places::Places;
 use super::super::pool::{self, Linked};
 use super::super::target::Target;
 use super::first_bytes::{FirstBytes, Listened};
+use super::heard::{Heard, Said};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Most requests in flight on a connection: fewer than a service takes.
@@ -48,13 +50,15 @@ pub(super) type Client = MailboxClient<Channel>;
 /// Where connections lead to, and what allows it.
 pub(super) struct Opener {
     pub(super) target: Target,
-    authorization: Option<HeaderValue>,
+    pub(super) authorization: RwLock<Option<HeaderValue>>,
     origin: Uri,
 }
 
 /// A connection. It is closed when neither this nor anything on it is there any more.
 pub(super) struct Link {
-    client: Client,
+    requests: SendRequest<Body>,
+    authorization: Option<HeaderValue>,
+    origin: Uri,
     places: Places,
 }
 
@@ -68,7 +72,7 @@ impl Opener {
                 .with_source(error)
                 .with_field("address")
         })?;
-        Ok(Self { target, authorization, origin })
+        Ok(Self { target, authorization: RwLock::new(authorization), origin })
     }
 }
 
@@ -95,13 +99,10 @@ impl pool::Opener for Opener {
         });
         let hello = timeout(HELLO_WITHIN, requests.send_request(self.hello())).await;
         self.check(hello, &first).map_err(Failed::void)?;
-        let channel = Channel { requests, authorization: self.authorization.clone() };
-        let client = MailboxClient::with_origin(channel, self.origin.clone())
-            .max_decoding_message_size(ANSWER)
-            .max_encoding_message_size(usize::MAX);
+        let authorization = self.authorization.read().clone();
         let places = Places::new(closed);
         places.allow(IN_FLIGHT);
-        Ok(Link { client, places })
+        Ok(Link { requests, authorization, origin: self.origin.clone(), places })
     }
 }
 
@@ -155,9 +156,16 @@ impl Linked for Link {
 }
 
 impl Link {
-    pub(super) fn client(&self) -> Client {
+    /// For one call, and what is said of it.
+    pub(super) fn client(&self) -> (Client, Said) {
         self.places.touch();
-        self.client.clone()
+        let said = Said::default();
+        let (requests, authorization) = (self.requests.clone(), self.authorization.clone());
+        let channel = Channel { requests, authorization, said: said.clone() };
+        let client = MailboxClient::with_origin(channel, self.origin.clone())
+            .max_decoding_message_size(ANSWER)
+            .max_encoding_message_size(usize::MAX);
+        (client, said)
     }
 
     /// Something was answered.
@@ -166,17 +174,18 @@ impl Link {
     }
 }
 
-/// Sends requests.
+/// Sends a request.
 #[derive(Clone)]
 pub(super) struct Channel {
     requests: SendRequest<Body>,
     authorization: Option<HeaderValue>,
+    said: Said,
 }
 
 impl Service<Request<Body>> for Channel {
-    type Response = Response<Incoming>;
+    type Response = Response<Heard>;
     type Error = Unanswered;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<Incoming>, Unanswered>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Heard>, Unanswered>> + Send>>;
 
     /// Always: whether it went out is said of each request.
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Unanswered>> {
@@ -187,9 +196,9 @@ impl Service<Request<Body>> for Channel {
         if let Some(authorization) = &self.authorization {
             request.headers_mut().insert(AUTHORIZATION, authorization.clone());
         }
-        let sent = self.requests.try_send_request(request);
+        let (sent, said) = (self.requests.try_send_request(request), self.said.clone());
         Box::pin(async move {
-            sent.await.map_err(|mut error| {
+            sent.await.map(|response| said.listen(response)).map_err(|mut error| {
                 let is_unsent = error.take_message().is_some();
                 let error = error.into_error();
                 let is_void = is_unsent || is_refused(&error);
@@ -200,11 +209,13 @@ impl Service<Request<Body>> for Channel {
 }
 
 /// Whether a request was certainly not carried out, by what is known of HTTP/2: it was refused
-/// before it was looked at. That what comes is not understood here says nothing about that.
+/// before it was looked at, or came after those that are still looked at by a service that goes
+/// away. That what comes is not understood here says nothing about that.
 fn is_refused(error: &hyper::Error) -> bool {
     of_http2(error).is_some_and(|error| {
-        let is_reset = error.is_reset() && error.is_remote();
-        is_reset && error.reason() == Some(h2::Reason::REFUSED_STREAM)
+        let is_reset = error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM);
+        let is_behind = error.is_go_away() && error.reason() == Some(h2::Reason::NO_ERROR);
+        error.is_remote() && (is_reset || is_behind)
     })
 }
 

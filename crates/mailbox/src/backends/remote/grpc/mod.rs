@@ -2,6 +2,7 @@
 //! its own, so that it holds up nobody else.
 
 mod first_bytes;
+mod heard;
 mod link;
 mod method;
 mod open_side;
@@ -20,6 +21,7 @@ use mailbox_wire::proto::v1::RecvRequest;
 use tokio_util::sync::CancellationToken;
 
 use super::door::{Coming, Door, Failed};
+use super::http::bearer;
 use super::pool::Pool;
 use super::target::Target;
 use crate::error::Result;
@@ -28,7 +30,8 @@ use link::Opener;
 use method::{detached, not_understood};
 use open_side::OpenSide;
 
-/// Largest message that a service takes, and some room for what is around it.
+/// Largest request that any service takes, and some room for what is around it. One that takes
+/// larger payloads takes them in larger requests.
 const MESSAGE: usize = 4 * 1024 * 1024 - 64 * 1024;
 
 /// A service, and connections to it.
@@ -57,13 +60,21 @@ impl Door for GrpcDoor {
         max_body.min(MESSAGE)
     }
 
-    fn most_payload(&self) -> usize {
-        MESSAGE
+    fn gathers(&self) -> bool {
+        true
+    }
+
+    fn authorize(&self, capability: &str) -> Result<()> {
+        *self.pool.opener().authorization.write() = Some(bearer(capability)?);
+        // Those that there are show the other one.
+        self.pool.retire();
+        Ok(())
     }
 
     async fn ask(&self, request: &Request) -> Result<Reply, Failed> {
         let (link, _place) = self.pool.place().await?;
-        let answer = method::call(&mut link.client(), request.clone()).await;
+        let (mut client, said) = link.client();
+        let answer = method::call(&mut client, &said, request.clone()).await;
         link.used();
         answer
     }
@@ -79,14 +90,18 @@ impl Door for GrpcDoor {
         let placed = stop.run_until_cancelled(placed).await;
         let (link, _place) = placed.ok_or_else(Failed::given_up)??;
         let request = RecvRequest::from(request.clone());
+        let (mut client, said) = link.client();
         let answer = if waits {
-            // Closes this side when nobody waits any more; what there is by then still comes.
-            link.client().recv_while_open(OpenSide::new(request, stop)).await
+            // Closed when nobody waits any more, after which what there is by then still comes; and
+            // when it has come.
+            let over = stop.child_token();
+            let _closed = over.clone().drop_guard();
+            client.recv_while_open(OpenSide::new(request, &over)).await
         } else {
-            link.client().recv(request).await
+            client.recv(request).await
         };
         link.used();
-        match detached(answer)? {
+        match detached(answer, &said)? {
             Reply::Received(received) => Ok(received),
             _ => Err(Failed::unusable(not_understood())),
         }

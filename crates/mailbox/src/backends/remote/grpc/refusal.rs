@@ -7,12 +7,13 @@ use mailbox_wire::proto::Unreadable;
 use tonic::{Code, Status};
 
 use super::super::door::Failed;
+use super::heard::Said;
 use super::link::Unanswered;
 use super::method::not_understood;
 use crate::error::{Error, ErrorKind};
 
 /// What is known of a call that ended so.
-pub(super) fn failed(status: &Status) -> Failed {
+pub(super) fn failed(status: &Status, said: &Said) -> Failed {
     if let Some(problem) = problem(status) {
         return Failed::refused(problem);
     }
@@ -21,11 +22,14 @@ pub(super) fn failed(status: &Status) -> Failed {
         let message = "the connection to the service broke before the request went out";
         return Failed::void(because(ErrorKind::Connection, message, status));
     }
-    match status.code() {
-        _ if is_unreadable(status) => Failed::unusable(error(status)),
-        Code::OutOfRange => Failed::unusable(error(status)),
-        _ => Failed::in_doubt(error(status)),
-    }
+    let is_unusable = is_unreadable(status) || is_too_large(status, said);
+    let error = error(status, said);
+    if is_unusable { Failed::unusable(error) } else { Failed::in_doubt(error) }
+}
+
+/// Whether the answer is larger than what is read of one.
+fn is_too_large(status: &Status, said: &Said) -> bool {
+    status.code() == Code::OutOfRange && !said.is_said()
 }
 
 /// Whether it is the answer that could not be read. The code alone would say that the request was
@@ -40,14 +44,26 @@ pub(super) fn problem(status: &Status) -> Option<Problem> {
 }
 
 /// What went wrong, where the service does not say: somebody in between does, or the connection.
-pub(super) fn error(status: &Status) -> Error {
+pub(super) fn error(status: &Status, said: &Said) -> Error {
     match status.code() {
-        _ if is_unreadable(status) => not_understood().with_source(said(status)),
-        Code::Unavailable | Code::Unknown | Code::Cancelled | Code::DeadlineExceeded => {
+        _ if is_unreadable(status) => not_understood().with_source(text(status)),
+        _ if is_too_large(status, said) => {
+            because(ErrorKind::TooLarge, "the answer is too large: ask for fewer", status)
+        }
+        // Nobody has said that: it is how the end of the connection, or of the answer, looks here.
+        _ if !said.is_said() => {
             because(ErrorKind::Connection, "the connection to the service broke", status)
         }
-        Code::OutOfRange => {
-            because(ErrorKind::TooLarge, "the answer is too large: ask for fewer", status)
+        // Nor do these say that nothing was done.
+        Code::Unavailable
+        | Code::Unknown
+        | Code::Cancelled
+        | Code::DeadlineExceeded
+        | Code::Aborted
+        | Code::Internal
+        | Code::DataLoss => {
+            let message = "the service, or something before it, does not say what became of a call";
+            because(ErrorKind::Connection, message, status)
         }
         code => {
             let kind = ErrorKind::of_grpc(u8::try_from(i32::from(code)).unwrap_or(u8::MAX));
@@ -58,10 +74,10 @@ pub(super) fn error(status: &Status) -> Error {
 }
 
 fn because(kind: ErrorKind, message: &str, status: &Status) -> Error {
-    Error::new(kind, message).with_source(said(status))
+    Error::new(kind, message).with_source(text(status))
 }
 
-fn said(status: &Status) -> std::io::Error {
+fn text(status: &Status) -> std::io::Error {
     // A stranger's text may be as long as a stranger likes.
     std::io::Error::other(format!("{:.200}", status.message()))
 }

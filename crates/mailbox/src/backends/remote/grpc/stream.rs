@@ -9,6 +9,7 @@ use tonic::Streaming;
 
 use super::super::door::{Coming, Event, Failed};
 use super::super::pool::Opener as _;
+use super::heard::Said;
 use super::link::{Link, Opener};
 use super::method::not_understood;
 use super::refusal::{error, failed, problem};
@@ -20,6 +21,7 @@ struct Messages {
     _link: Link,
     /// Never locked but by one who may change it: shared it cannot be otherwise.
     messages: Mutex<Streaming<RecvStreamResponse>>,
+    said: Said,
 }
 
 /// Opens a stream.
@@ -28,9 +30,10 @@ pub(super) async fn open(
     request: ReceiveRequest,
 ) -> Result<Box<dyn Coming>, Failed> {
     let link = opener.open().await?;
-    let opened = link.client().recv_stream(RecvRequest::from(request)).await;
-    let messages = Mutex::new(opened.map_err(|status| failed(&status))?.into_inner());
-    Ok(Box::new(Messages { _link: link, messages }))
+    let (mut client, said) = link.client();
+    let opened = client.recv_stream(RecvRequest::from(request)).await;
+    let messages = Mutex::new(opened.map_err(|status| failed(&status, &said))?.into_inner());
+    Ok(Box::new(Messages { _link: link, messages, said }))
 }
 
 #[async_trait]
@@ -46,7 +49,7 @@ impl Coming for Messages {
             Ok(None) => Ok(Event::Ended(None)),
             Err(status) => match problem(&status) {
                 Some(problem) => Ok(Event::Ended(Some(problem))),
-                None => Err(error(&status)),
+                None => Err(error(&status, &self.said)),
             },
         }
     }

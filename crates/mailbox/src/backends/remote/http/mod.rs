@@ -19,6 +19,7 @@ use hyper::body::Incoming;
 use mailbox_wire::call::{Reply, Request};
 use mailbox_wire::json::{Problem, ReceiveRequest, Received};
 use parking_lot::Mutex;
+use tokio::runtime::{Handle, Id};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -39,19 +40,32 @@ const KEEP: Duration = Duration::from_secs(30);
 /// A service, and connections to it.
 pub(super) struct HttpDoor {
     target: Target,
-    authorization: Option<HeaderValue>,
+    authorization: Mutex<Option<HeaderValue>>,
     /// Most connections that are kept.
     max_idle: usize,
     /// Something was answered: whoever is there speaks HTTP.
     has_answered: AtomicBool,
-    /// Connections that nobody uses, and since when; the last one used last.
-    idle: Mutex<Vec<(Link, Instant)>>,
+    /// Connections that nobody uses; the last one used last.
+    idle: Mutex<Vec<Idle>>,
+}
+
+/// A connection that nobody uses.
+struct Idle {
+    link: Link,
+    /// Where it was made: it goes on there, and nowhere else.
+    runtime: Id,
+    since: Instant,
 }
 
 #[async_trait]
 impl Door for HttpDoor {
     fn base(&self) -> String {
         self.target.base()
+    }
+
+    fn authorize(&self, capability: &str) -> Result<()> {
+        *self.authorization.lock() = Some(bearer(capability)?);
+        Ok(())
     }
 
     async fn ask(&self, request: &Request) -> Result<Reply, Failed> {
@@ -102,7 +116,7 @@ impl HttpDoor {
         let authorization = authorization(config)?;
         Ok(Self {
             target,
-            authorization,
+            authorization: Mutex::new(authorization),
             max_idle: config.max_idle,
             has_answered: AtomicBool::new(false),
             idle: Mutex::default(),
@@ -177,24 +191,18 @@ impl HttpDoor {
 
     /// A connection that was used before, and can be again.
     fn kept(&self) -> Option<Link> {
+        let (here, now) = (Handle::current().id(), Instant::now());
         let mut idle = self.idle.lock();
-        while let Some((link, since)) = idle.pop() {
-            if since.elapsed() > KEEP {
-                // Those below have been idle for even longer.
-                idle.clear();
-                return None;
-            }
-            if link.is_ready() {
-                return Some(link);
-            }
-        }
-        None
+        idle.retain(|it| now.duration_since(it.since) <= KEEP && it.link.is_ready());
+        let last = idle.iter().rposition(|it| it.runtime == here)?;
+        Some(idle.remove(last).link)
     }
 
     fn put_back(&self, link: Link) {
+        let (runtime, since) = (Handle::current().id(), Instant::now());
         let mut idle = self.idle.lock();
         if idle.len() < self.max_idle {
-            idle.push((link, Instant::now()));
+            idle.push(Idle { link, runtime, since });
         }
     }
 
@@ -204,7 +212,7 @@ impl HttpDoor {
             .uri(&*call.path)
             .header(HOST, &self.target.authority)
             .header(CONTENT_TYPE, "application/json");
-        if let Some(authorization) = &self.authorization {
+        if let Some(authorization) = &*self.authorization.lock() {
             request = request.header(AUTHORIZATION, authorization);
         }
         request.body(Full::new(call.body)).map_err(|error| {
@@ -215,17 +223,18 @@ impl HttpDoor {
 
 /// The capability, as it is said in a header, and in no log.
 pub(super) fn authorization(config: &RemoteConfig) -> Result<Option<HeaderValue>> {
-    let authorization = config.capability.as_ref().map(|capability| {
-        let value = HeaderValue::from_str(&format!("Bearer {}", capability.trim()));
-        value.map(|mut value| {
-            value.set_sensitive(true);
-            value
-        })
-    });
-    authorization.transpose().map_err(|_| {
+    config.capability.as_deref().map(bearer).transpose()
+}
+
+/// The same, where there is one.
+pub(super) fn bearer(capability: &str) -> Result<HeaderValue> {
+    let value = HeaderValue::from_str(&format!("Bearer {}", capability.trim()));
+    let mut value = value.map_err(|_| {
         let message = "the capability has signs in it that none can have";
         Error::new(ErrorKind::InvalidParameter, message).with_field("capability")
-    })
+    })?;
+    value.set_sensitive(true);
+    Ok(value)
 }
 
 /// All of an answer.

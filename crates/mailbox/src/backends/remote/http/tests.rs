@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::backend::{Backend, Outgoing};
-use crate::backends::remote::{RemoteBackend, RemoteConfig};
+use crate::backends::remote::{RemoteBackend, RemoteConfig, idle};
 use crate::error::ErrorKind;
 use crate::name::Name;
 
@@ -46,9 +46,13 @@ async fn request(stream: &mut TcpStream) -> String {
 
 /// A client that was answered once. Its next call is on another connection.
 async fn open() -> (Arc<RemoteBackend>, TcpListener) {
+    open_with(patient()).await
+}
+
+async fn open_with(config: RemoteConfig) -> (Arc<RemoteBackend>, TcpListener) {
     let (listener, place) = listener().await;
     let url = format!("http://{place}");
-    let (backend, ()) = tokio::join!(RemoteBackend::open_with(&url, patient()), async {
+    let (backend, ()) = tokio::join!(RemoteBackend::open_with(&url, config), async {
         let mut stream = listener.accept().await.unwrap().0;
         assert!(request(&mut stream).await.starts_with("GET /v1/abilities"));
         let len = ABILITIES.len();
@@ -115,4 +119,44 @@ async fn an_answer_that_makes_no_sense_leaves_a_send_in_doubt() {
         assert_eq!(error.kind(), ErrorKind::Connection, "{error:?}");
         assert!(error.to_string().contains("in doubt"), "{error}");
     }
+}
+
+/// Answers everything, at once, on connections that are kept.
+async fn serve(mut stream: TcpStream) {
+    loop {
+        let mut peeked = [0; 1];
+        if stream.peek(&mut peeked).await.unwrap_or(0) == 0 {
+            return;
+        }
+        let text = request(&mut stream).await;
+        let body = match text.split_whitespace().nth(1).unwrap() {
+            "/v1/abilities" => ABILITIES,
+            "/v1/topics/a/purge" => r#"{"removed":7}"#,
+            "/v1/send/batch" => r#"{"results":[{"msg_id":"1","duplicate":false}]}"#,
+            "/v1/recv" => r#"{"messages":[]}"#,
+            other => panic!("{other}"),
+        };
+        let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", body.len());
+        let _ = stream.write_all((head + body).as_bytes()).await;
+    }
+}
+
+#[test]
+fn a_runtime_that_is_idle_holds_up_nobody() {
+    let mut service = tokio::runtime::Builder::new_multi_thread();
+    let service = service.worker_threads(1).enable_all().build().unwrap();
+    let (listener, place) = service.block_on(listener());
+    service.spawn(async move {
+        loop {
+            tokio::spawn(serve(listener.accept().await.unwrap().0));
+        }
+    });
+    idle::holds_up_nobody(&format!("http://{place}"));
+}
+
+/// The clock cannot count that far: it was a panic.
+#[tokio::test]
+async fn patience_may_be_without_end() {
+    open_with(RemoteConfig::default().with_patience(Duration::MAX).with_timeout(Duration::MAX))
+        .await;
 }

@@ -81,10 +81,15 @@ impl Asking {
         }
     }
 
-    /// Goes on waiting, for the messages of a receive.
+    /// Nothing new is asked on its connection.
+    pub(super) fn retire(&self) {
+        self.link.shared.places.retire();
+    }
+
+    /// Goes on waiting, for the messages of a receive. If they are there already, their place may
+    /// be somebody else's: then also for one to give them back.
     fn wait_on(&mut self, place: Option<Place>, waited: Waited) -> Option<()> {
         let mailbox = self.receive.take()?.mailbox?;
-        let place = place.or_else(|| self.link.shared.places.try_take())?;
         let runtime = Handle::try_current().ok()?;
         let (link, id) = (Arc::clone(&self.link), self.id);
         runtime.spawn(async move {
@@ -110,14 +115,14 @@ impl Drop for Asking {
         let is_silent = !self.link.shared.was_heard_after(self.asked_at);
         // Others need not find out for themselves; those who are on it have their own patience.
         if was_in_flight && is_silent && u128::from(waited) >= SILENCE.as_millis() {
-            self.link.shared.places.retire();
+            self.retire();
         }
     }
 }
 
 /// Gives back the messages of a receive that nobody waits for, on the same connection and in its
 /// place. If this fails, their deadline brings them back.
-async fn give_back(link: &Arc<Link>, waited: Waited, mailbox: &Name, place: Place) {
+async fn give_back(link: &Arc<Link>, waited: Waited, mailbox: &Name, place: Option<Place>) {
     let Ok(Ok(answered)) = waited.await else { return };
     let Ok(Reply::Received(Received { messages })) = answered.reply() else { return };
     // The last one first, so that they are in line as they were.
@@ -130,6 +135,11 @@ async fn give_back(link: &Arc<Link>, waited: Waited, mailbox: &Name, place: Plac
     if items.is_empty() {
         return;
     }
+    let place = match place {
+        Some(place) => Some(place),
+        None => link.shared.places.take().await,
+    };
+    let Some(place) = place else { return };
     let request = Request::SettleBatch(SettleBatchRequest { items });
     if let Ok(mut asking) = link.ask(request.into(), place).await {
         let _ = asking.answer().await;

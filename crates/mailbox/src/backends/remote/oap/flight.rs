@@ -183,10 +183,14 @@ impl Flight {
         let header = frame.header().map_err(|error| {
             Error::new(ErrorKind::Internal, "a frame is too large").with_source(error)
         })?;
+        if frame.flags.contains(Flags::COMP) {
+            // Only for those who compress.
+            let message = "what answers there compresses what nobody asked it to";
+            return Err(Error::new(ErrorKind::Internal, message));
+        }
         let piece = self.answers.take(&header).map_err(not_spoken)?;
-        let payload = frame.plain_payload().map_err(not_spoken)?;
         let (code, id) = (frame.code, frame.corr_id);
-        let answered = Answered { code, payload };
+        let answered = Answered { code, payload: frame.payload };
         self.is_greeted |= id == HELLO;
         match piece {
             // Whose request it was is not known: so it says nothing about any of them.

@@ -9,8 +9,9 @@ use mailbox_wire::oap::{
     APP_HELLO, Flags, Frame, HEADER_LEN, Header, Hello, HelloAnswer, MAX_INFLIGHT,
 };
 use mailbox_wire::proto::{Asked, write_request};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
+use tokio::task::JoinError;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -43,7 +44,7 @@ const PIECES: usize = 4;
 pub(super) struct Opener {
     pub(super) target: Target,
     /// Empty if there is none.
-    pub(super) capability: Bytes,
+    pub(super) capability: RwLock<Bytes>,
 }
 
 /// A connection. It is closed when this is dropped.
@@ -97,7 +98,7 @@ impl Opener {
         let hello = Hello { ua: concat!("mailbox/", env!("CARGO_PKG_VERSION")).to_owned() };
         let payload = serde_json::to_vec(&hello).unwrap_or_default().into();
         let header = Header::new(Flags::REQ | Flags::START, APP_HELLO, 0);
-        let frame = Frame { cap: self.capability.clone(), ..Frame::new(header, payload) };
+        let frame = Frame { cap: self.capability.read().clone(), ..Frame::new(header, payload) };
         let (to, answer) = oneshot::channel();
         link.shared.flight.lock().put_hello(frame, To::One(to))?;
         link.shared.filled.notify_one();
@@ -134,7 +135,7 @@ async fn run(ending: Ending, stream: Stream) {
     let (reader, writer) = stream.halves();
     let for_writer = Arc::clone(shared);
     let mut writer = tokio::spawn(async move { writing::write(&for_writer, writer).await });
-    let mut is_writing = true;
+    let mut written = None;
     let why = {
         let mut reader = std::pin::pin!(reading::read(shared, reader));
         tokio::select! {
@@ -143,8 +144,8 @@ async fn run(ending: Ending, stream: Stream) {
             () = shared.closed.cancelled() => {
                 Error::new(ErrorKind::Connection, "the connection to the service was closed")
             }
-            _ = &mut writer => {
-                is_writing = false;
+            ended = &mut writer => {
+                written = Some(ended);
                 // It does not read any more: it may have said why.
                 timeout(LAST_WORDS, reader).await.unwrap_or_else(|_| {
                     let message = "the service does not take requests any more";
@@ -154,15 +155,15 @@ async fn run(ending: Ending, stream: Stream) {
         }
     };
     shared.closed.cancel();
-    if is_writing {
-        // It knows what went out. If it was cut short, so is everything else.
-        let _ = writer.await;
-    }
-    shared.flight.lock().end(why);
+    let written = match written {
+        Some(ended) => ended,
+        None => writer.await,
+    };
+    shared.end(written, why);
 }
 
 impl Shared {
-    fn new(is_tls: bool) -> Self {
+    pub(super) fn new(is_tls: bool) -> Self {
         let closed = CancellationToken::new();
         Self {
             flight: Mutex::new(Flight::new()),
@@ -172,6 +173,16 @@ impl Shared {
             closed,
             is_tls,
             heard: AtomicU64::new(0),
+        }
+    }
+
+    /// The connection is over, and so is its writer.
+    pub(super) fn end<T>(&self, written: Result<T, JoinError>, why: Error) {
+        match written {
+            // It has noted what went out.
+            Ok(_) => self.flight.lock().end(why),
+            // What it had taken may have gone out.
+            Err(_) => self.flight.lock().cut(why),
         }
     }
 
@@ -222,11 +233,11 @@ impl Link {
         let framed_len = self.shared.flight.lock().framed_len(payload.len());
         let room = framed_len.div_ceil(UNIT).clamp(1, ROOM);
         // In turn, so that a large one is not overtaken for ever.
-        match self.shared.room.acquire_many(u32::try_from(room).unwrap_or(u32::MAX)).await {
-            Ok(permit) => permit.forget(),
-            Err(_) => return Err(self.over()),
-        }
+        let permit = self.shared.room.acquire_many(u32::try_from(room).unwrap_or(u32::MAX)).await;
+        let Ok(permit) = permit else { return Err(self.over()) };
         let id = self.shared.flight.lock().put(&payload, room, to, Some(place))?;
+        // Whoever writes it makes room again.
+        permit.forget();
         self.shared.places.touch();
         self.shared.filled.notify_one();
         Ok(id)

@@ -19,11 +19,14 @@ use bytes::Bytes;
 use mailbox_wire::call::{Reply, Request};
 use mailbox_wire::json::{ReceiveRequest, Received};
 use mailbox_wire::proto::Asked;
+use parking_lot::RwLock;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::config::RemoteConfig;
 use super::door::{Coming, Door, Failed};
 use super::pool::Pool;
+use super::receive::LEAVE_WITHIN;
 use super::target::Target;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -40,16 +43,20 @@ pub(super) struct OapDoor {
 
 impl OapDoor {
     pub(super) fn new(target: Target, config: &RemoteConfig) -> Result<Self> {
-        let capability = config.capability.as_deref().unwrap_or_default().trim();
-        if capability.len() > CAPABILITY_LEN || !capability.bytes().all(|it| it.is_ascii_graphic())
-        {
-            let message = "the capability has signs in it that none can have, or too many";
-            return Err(Error::new(ErrorKind::InvalidParameter, message).with_field("capability"));
-        }
-        let capability = Bytes::copy_from_slice(capability.as_bytes());
-        let pool = Pool::new(Opener { target, capability }, config.connections);
-        Ok(Self { pool })
+        let capability = checked(config.capability.as_deref().unwrap_or_default())?;
+        let opener = Opener { target, capability: RwLock::new(capability) };
+        Ok(Self { pool: Pool::new(opener, config.connections) })
     }
+}
+
+/// A capability as it is in a frame.
+fn checked(capability: &str) -> Result<Bytes> {
+    let capability = capability.trim();
+    if capability.len() > CAPABILITY_LEN || !capability.bytes().all(|it| it.is_ascii_graphic()) {
+        let message = "the capability has signs in it that none can have, or too many";
+        return Err(Error::new(ErrorKind::InvalidParameter, message).with_field("capability"));
+    }
+    Ok(Bytes::copy_from_slice(capability.as_bytes()))
 }
 
 #[async_trait]
@@ -60,6 +67,13 @@ impl Door for OapDoor {
 
     fn gathers(&self) -> bool {
         true
+    }
+
+    fn authorize(&self, capability: &str) -> Result<()> {
+        *self.pool.opener().capability.write() = checked(capability)?;
+        // Those that there are have shown the other one.
+        self.pool.retire();
+        Ok(())
     }
 
     async fn ask(&self, request: &Request) -> Result<Reply, Failed> {
@@ -88,7 +102,14 @@ impl Door for OapDoor {
             answered = asking.answer() => answered,
             () = stop.cancelled() => {
                 asking.cancel();
-                asking.answer().await
+                match timeout(LEAVE_WITHIN, asking.answer()).await {
+                    Ok(answered) => answered,
+                    Err(_) => {
+                        // It does not do as it should: nobody else need find that out.
+                        asking.retire();
+                        asking.answer().await
+                    }
+                }
             }
         };
         match answered?.reply()? {

@@ -7,6 +7,7 @@ use tonic::{Code, Status};
 
 use super::peer::{Conn, Peer, config, framed, name, patient, status, trailers};
 use crate::backend::{Backend, Outgoing};
+use crate::backends::remote::RemoteBackend;
 use crate::backends::remote::certificate::Certificate;
 use crate::error::{Error, ErrorKind};
 
@@ -52,7 +53,8 @@ async fn what_goes_wrong_is_what_the_service_says_or_else_what_its_code_means() 
 }
 
 fn is_in_doubt(error: &Error) -> bool {
-    error.kind() == ErrorKind::Connection && error.to_string().contains("in doubt")
+    let is_said = error.to_string().contains("in doubt");
+    error.kind() == ErrorKind::Connection && is_said && error.is_in_doubt()
 }
 
 #[tokio::test]
@@ -66,7 +68,7 @@ async fn an_answer_to_something_else_leaves_it_in_doubt() {
             let results = vec![sent.clone(), sent];
             conn.call().await.reply(Reply::SentBatch(SentBatch { results }));
         });
-    let error = failed.unwrap_err();
+    let error = failed.unwrap().remove(0).unwrap_err();
     assert!(is_in_doubt(&error), "{error:?}");
 }
 
@@ -91,7 +93,7 @@ async fn an_answer_that_cannot_be_used_does_not_say_that_nothing_was_done() {
         let message = vec![Outgoing::new(Bytes::new())];
         let (failed, ()) =
             tokio::join!(backend.send(&name, message), answer(&mut conn, "SendBatch"));
-        let error = failed.unwrap_err();
+        let error = failed.unwrap().remove(0).unwrap_err();
         assert!(is_in_doubt(&error), "{error:?}");
         // What changes nothing is not in doubt.
         let (failed, ()) = tokio::join!(backend.stats(&name), answer(&mut conn, "GetTopic"));
@@ -126,8 +128,39 @@ async fn no_request_is_larger_than_a_service_takes() {
     });
     assert!(sent.unwrap().iter().all(Result::is_ok));
     assert!((3..=COUNT).contains(&requests), "{requests}");
-    // What could not come is not said to be possible.
-    assert!(backend.abilities().max_payload < 4 << 20);
+    // One by itself may be larger: a service takes what its store takes.
+    assert_eq!(backend.abilities().max_payload, 64 << 20);
+}
+
+#[tokio::test]
+async fn a_message_by_itself_may_be_as_large_as_the_service_takes() {
+    let peer = Peer::new().await;
+    let (backend, mut conn) = peer.open(config()).await;
+    let name = name("a");
+    let payload = Bytes::from(vec![7; 9 << 20]);
+    let (sent, ()) = tokio::join!(backend.send(&name, vec![Outgoing::new(payload)]), async {
+        let mut call = conn.call().await;
+        assert!(call.message().await.unwrap().len() > 9 << 20);
+        let sent = BatchResult::Sent(Sent { msg_id: "1".to_owned(), duplicate: false });
+        call.reply(Reply::SentBatch(SentBatch { results: vec![sent] }));
+    });
+    assert!(sent.unwrap()[0].is_ok());
+}
+
+/// It was tried again until patience was over, and then was said not to be there.
+#[tokio::test]
+async fn what_does_not_speak_http_2_under_tls_is_said_so_at_once() {
+    let certificate = Certificate::new();
+    let mut peer = Peer::new().await;
+    let tls = certificate.acceptor(&["http/1.1"]);
+    peer.tls = Some(tls.clone());
+    let (url, config) = (peer.url(), patient().with_ca(certificate.path()));
+    let (opened, ()) = tokio::join!(RemoteBackend::open_with(&url, config), async {
+        assert!(tls.accept(peer.accept_raw().await).await.is_err());
+    });
+    let error = opened.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidParameter, "{error:?}");
+    assert!(error.to_string().contains("does not speak gRPC"), "{error}");
 }
 
 #[tokio::test]

@@ -39,7 +39,7 @@ async fn what_may_have_been_carried_out_is_not_made_again() {
             }
             conn.cut().await;
         });
-        let error = failed.unwrap_err();
+        let error = failed.unwrap().remove(0).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Connection, "{error:?}");
         assert!(error.to_string().contains("in doubt"), "{error}");
         // The next connection is for something else.
@@ -84,7 +84,24 @@ async fn what_was_not_looked_at_is_made_again_whatever_it_is() {
     let (failed, ()) = tokio::join!(backend.send(&name, message(None)), async {
         conn.call().await.reset(Reason::INTERNAL_ERROR);
     });
-    assert_eq!(failed.unwrap_err().kind(), ErrorKind::Connection);
+    assert_eq!(failed.unwrap().remove(0).unwrap_err().kind(), ErrorKind::Connection);
+}
+
+/// A service that goes away says which requests it still looks at.
+#[tokio::test]
+async fn what_comes_after_the_last_that_is_looked_at_is_made_again() {
+    let peer = Peer::new().await;
+    let (backend, mut conn) = peer.open(patient()).await;
+    let name = name("a");
+    let (sent, _conns) = tokio::join!(backend.send(&name, message(None)), async {
+        conn.call().await.message().await.unwrap();
+        // Its hello, and what it can do.
+        conn.go_away(3, Reason::NO_ERROR);
+        let mut next = peer.accept().await;
+        accept(next.call().await);
+        (conn, next)
+    });
+    assert!(sent.unwrap()[0].is_ok());
 }
 
 #[tokio::test]
@@ -137,7 +154,7 @@ async fn an_answer_that_makes_no_sense_says_nothing_about_what_was_done() {
         conn.garble();
         conn
     });
-    let error = failed.unwrap_err();
+    let error = failed.unwrap().remove(0).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Connection, "{error:?}");
     assert!(error.to_string().contains("in doubt"), "{error}");
     // The next connection is for something else.

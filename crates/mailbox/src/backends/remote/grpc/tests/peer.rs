@@ -126,16 +126,34 @@ async fn drive(stream: impl AsyncRead + AsyncWrite + Unpin, tell: mpsc::Sender<R
 
 impl Conn {
     pub(super) async fn call(&mut self) -> Call {
-        let (request, answer) = self.calls.recv().await.expect("there is a call");
+        self.next_call().await.expect("there is a call")
+    }
+
+    /// The next call, unless the client has closed it.
+    pub(super) async fn next_call(&mut self) -> Option<Call> {
+        let (request, answer) = self.calls.recv().await?;
         let (head, body) = request.into_parts();
         let path = head.uri.path().strip_prefix("/mailbox.v1.Mailbox/").unwrap();
         let authorization = head.headers.get(AUTHORIZATION).cloned();
-        Call { method: path.to_owned(), authorization, body, answer, unread: BytesMut::new() }
+        Some(Call { method: path.to_owned(), authorization, body, answer, unread: BytesMut::new() })
     }
 
     /// Says something that is no HTTP/2.
     pub(super) fn garble(&mut self) {
         self.raw.write_all(&[0xff; 64]).unwrap();
+    }
+
+    /// Says that the connection ends, after so many streams.
+    pub(super) fn go_away(&mut self, last: u32, reason: Reason) {
+        let mut frame = vec![0, 0, 8, 7, 0, 0, 0, 0, 0];
+        frame.extend_from_slice(&last.to_be_bytes());
+        frame.extend_from_slice(&u32::from(reason).to_be_bytes());
+        self.raw.write_all(&frame).unwrap();
+    }
+
+    /// Ends the connection.
+    pub(super) fn hang_up(&self) {
+        let _ = self.raw.shutdown(std::net::Shutdown::Both);
     }
 
     /// Cuts the connection.
@@ -249,7 +267,7 @@ fn varint(mut number: u64, out: &mut BytesMut) {
     out.put_u8(number as u8);
 }
 
-fn abilities() -> Abilities {
+pub(super) fn abilities() -> Abilities {
     Abilities {
         backend: "peer".to_owned(),
         durable: true,

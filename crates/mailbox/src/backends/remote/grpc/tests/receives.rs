@@ -18,7 +18,8 @@ use crate::error::ErrorKind;
 use crate::options::ReceiveOptions;
 
 fn waiting() -> ReceiveOptions {
-    ReceiveOptions { wait: Duration::from_secs(60), ..ReceiveOptions::default() }
+    let options = ReceiveOptions::default().with_max_messages(2);
+    options.with_wait(Duration::from_secs(60))
 }
 
 fn envelope(id: &str) -> Envelope {
@@ -78,6 +79,25 @@ async fn a_receive_that_is_given_up_closes_its_side_and_what_comes_is_given_back
     assert_eq!(settle.items[0].receipt_handle.as_deref(), Some("a/handle-of-2"));
     let results = vec![SettleResult::Settled { ok: true }; 2];
     call.reply(Reply::SettledBatch(SettledBatch { results }));
+}
+
+/// It was open for as long as the connection, and took room in it.
+#[tokio::test]
+async fn the_side_of_a_receive_that_was_answered_is_closed() {
+    let peer = Peer::new().await;
+    let (backend, _ordinary) = peer.open(config()).await;
+    let (name, options) = (name("a"), waiting());
+    let (got, mut call) = tokio::join!(backend.receive(&name, &options), async {
+        let mut conn = peer.accept().await;
+        let mut call = receive(&mut conn).await;
+        let mut answer = call.begin();
+        answer.send_data(framed(&bare(received(&["1"]))), false).unwrap();
+        answer.send_trailers(trailers(&Status::new(Code::Ok, ""))).unwrap();
+        call
+    });
+    assert_eq!(got.unwrap().len(), 1);
+    let next = tokio::time::timeout(Duration::from_secs(20), call.message()).await;
+    assert!(next.expect("it is closed").is_none());
 }
 
 #[tokio::test]

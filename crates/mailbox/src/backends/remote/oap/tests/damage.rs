@@ -1,9 +1,11 @@
 //! Messages that are not what was sent, and messages of others.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use mailbox_wire::call::{Reply, Request};
 use mailbox_wire::json::{Envelope, Purged, Record, Records, SettleBatchRequest, SettleOp};
-use mailbox_wire::oap::Flags;
+use mailbox_wire::oap::{Flags, deflate};
 use mailbox_wire::payload::Payload;
 use mailbox_wire::proto::{Asked, write_streamed};
 
@@ -31,6 +33,24 @@ async fn settle(conn: &mut Conn) -> (u64, SettleBatchRequest) {
         (id, Asked::Call(Request::SettleBatch(it))) => (id, it),
         (_, other) => panic!("{other:?}"),
     }
+}
+
+/// Compressed it may be anything; and only those who compress get it so.
+#[tokio::test]
+async fn what_is_compressed_although_nobody_asked_is_not_looked_at() {
+    let peer = Peer::new().await;
+    let (backend, mut conn) = peer.open(single()).await;
+    let name = name("a");
+    let (failed, ()) = tokio::join!(backend.purge(&name), async {
+        let (id, _) = conn.request().await.unwrap();
+        let payload = deflate(&[0; 1000]).unwrap();
+        conn.piece(Flags::RESP | Flags::COMP, 200, id, payload).await;
+        let next = tokio::time::timeout(Duration::from_secs(20), conn.frame()).await;
+        assert!(next.expect("it is closed").is_none());
+    });
+    let error = failed.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Connection, "{error:?}");
+    assert!(error.is_in_doubt());
 }
 
 /// They were buried one by one, and the good ones waited for it.

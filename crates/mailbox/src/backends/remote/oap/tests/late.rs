@@ -1,11 +1,18 @@
 //! Answers to receives that nobody waits for any more.
 
+use std::time::Duration;
+
+use bytes::Bytes;
 use mailbox_wire::call::Request;
 use mailbox_wire::json::SettleOp;
 use mailbox_wire::proto::Asked;
+use parking_lot::RwLock;
 
+use super::super::link::Opener;
 use super::peer::{Peer, config, envelope, name, received, settled};
 use crate::backend::Backend;
+use crate::backends::remote::pool::{Linked, Opener as _};
+use crate::backends::remote::target::Target;
 use crate::error::ErrorKind;
 use crate::options::ReceiveOptions;
 
@@ -35,4 +42,37 @@ async fn what_comes_too_late_is_given_back() {
     let handles = settle.items.iter().map(|item| item.receipt_handle.clone().unwrap());
     assert_eq!(handles.collect::<Vec<_>>(), ["a/handle-of-2", "a/handle-of-1"]);
     conn.reply(id, settled(2)).await;
+}
+
+/// What had come was thrown away if no place was free at that moment.
+#[tokio::test]
+async fn what_has_come_is_given_back_although_all_places_are_taken() {
+    let mut peer = Peer::new().await;
+    peer.max_inflight = 1;
+    let url = peer.url();
+    let place = url.strip_prefix("oap://").unwrap();
+    let target = Target::read("oap", place, &config()).unwrap();
+    let opener = Opener { target, capability: RwLock::new(Bytes::new()) };
+    let (link, mut conn) = tokio::join!(opener.open(), peer.accept());
+    let link = std::sync::Arc::new(link.ok().unwrap());
+    let receive = mailbox_wire::json::ReceiveRequest {
+        topic: "a".to_owned(),
+        visibility_ms: None,
+        max_messages: None,
+        max_bytes: None,
+        wait_ms: None,
+    };
+    let place = link.places().take().await.unwrap();
+    let asking = link.ask(Asked::Call(Request::Receive(receive)), place).await.ok().unwrap();
+    let (id, _) = conn.request().await.unwrap();
+    conn.reply(id, received(vec![envelope("a", "1", b"x")])).await;
+    // Its place is free: the answer is there.
+    let taken = link.places().take().await.unwrap();
+    drop(asking);
+    tokio::task::yield_now().await;
+    drop(taken);
+    let next = tokio::time::timeout(Duration::from_secs(20), conn.request()).await;
+    let (_, asked) = next.expect("it is given back").unwrap();
+    let Asked::Call(Request::SettleBatch(settle)) = asked else { panic!("{asked:?}") };
+    assert_eq!(settle.items[0].receipt_handle.as_deref(), Some("a/handle-of-1"));
 }

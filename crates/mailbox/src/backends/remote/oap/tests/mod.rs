@@ -3,12 +3,14 @@
 mod answers;
 mod cuts;
 mod damage;
+mod ends;
 mod gathering;
 mod late;
 mod manage;
 mod peer;
 mod places;
 mod receives;
+mod renewal;
 mod runtimes;
 mod streams;
 mod tls;

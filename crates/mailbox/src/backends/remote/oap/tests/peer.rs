@@ -174,7 +174,7 @@ pub(super) fn problem(kind: &str) -> Problem {
     }
 }
 
-fn abilities() -> Abilities {
+pub(super) fn abilities() -> Abilities {
     Abilities {
         backend: "peer".to_owned(),
         durable: true,

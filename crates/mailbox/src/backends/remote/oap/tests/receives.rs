@@ -12,7 +12,8 @@ use crate::backend::Backend;
 use crate::options::ReceiveOptions;
 
 fn waiting() -> ReceiveOptions {
-    ReceiveOptions { wait: Duration::from_secs(60), ..ReceiveOptions::default() }
+    let options = ReceiveOptions::default().with_max_messages(2);
+    options.with_wait(Duration::from_secs(60))
 }
 
 async fn receive(conn: &mut Conn) -> u64 {
@@ -56,6 +57,52 @@ async fn a_receive_that_is_given_up_is_cancelled_and_what_comes_is_given_back() 
         ordinary.reply(id, Reply::Purged(json::Purged { removed: 0 })).await;
     });
     assert_eq!(purged.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn nobody_gets_more_than_they_asked_for() {
+    let peer = Peer::new().await;
+    let (backend, mut conn) = peer.open(config()).await;
+    let (name, options) = (name("a"), ReceiveOptions::default().with_max_messages(2));
+    let (got, ()) = tokio::join!(backend.receive(&name, &options), async {
+        let (id, _) = conn.request().await.unwrap();
+        let all = ["1", "2", "3", "4"].map(|id| envelope("a", id, b"x"));
+        conn.reply(id, received(all.into())).await;
+    });
+    let got: Vec<String> = got.unwrap().iter().map(|delivery| delivery.id.to_string()).collect();
+    assert_eq!(got, ["1", "2"]);
+    let next = tokio::time::timeout(Duration::from_secs(20), conn.request()).await;
+    let (_, asked) = next.expect("the others are given back").unwrap();
+    let Asked::Call(Request::SettleBatch(settle)) = asked else { panic!("{asked:?}") };
+    assert!(settle.items.iter().all(|item| item.op == SettleOp::Return));
+    let handles = settle.items.iter().map(|item| item.receipt_handle.clone().unwrap());
+    assert_eq!(handles.collect::<Vec<_>>(), ["a/handle-of-4", "a/handle-of-3"]);
+}
+
+#[tokio::test]
+async fn a_connection_on_which_a_cancel_is_not_answered_is_left() {
+    let peer = Peer::new().await;
+    let (backend, _ordinary) = peer.open(config()).await;
+    let (name, options) = (name("a"), waiting());
+    let mut receiving = Box::pin(backend.receive(&name, &options));
+    assert!(poll_immediate(&mut receiving).await.is_none());
+    let mut conn = peer.accept().await;
+    let id = receive(&mut conn).await;
+    tokio::time::pause();
+    drop(receiving);
+    let (_, asked) = conn.request().await.unwrap();
+    assert_eq!(asked, Asked::Cancel(id));
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    tokio::time::resume();
+    // The next one does not go there.
+    let (got, _conn) = tokio::join!(backend.receive(&name, &options), async {
+        let other = tokio::time::timeout(Duration::from_secs(20), peer.accept()).await;
+        let mut other = other.expect("there is another connection");
+        let id = receive(&mut other).await;
+        other.reply(id, received(Vec::new())).await;
+        other
+    });
+    assert!(got.unwrap().is_empty());
 }
 
 #[tokio::test]

@@ -8,8 +8,9 @@ use mailbox_wire::json::{Purged, SettleOp};
 use mailbox_wire::proto::Asked;
 use tokio::runtime::{Builder, Runtime};
 
-use super::peer::{Peer, config, envelope, name, received, settled};
+use super::peer::{Conn, Peer, abilities, config, envelope, name, received, sent, settled};
 use crate::backend::Backend;
+use crate::backends::remote::idle;
 use crate::error::ErrorKind;
 use crate::options::ReceiveOptions;
 
@@ -32,9 +33,9 @@ fn a_runtime_that_ends_takes_its_connections_with_it() {
     let (backend, mut conn) = first.block_on(peer.open(config));
     let name = name("a");
     let mut purging = Box::pin(backend.purge(&name));
-    second.block_on(async { assert!(poll_immediate(&mut purging).await.is_none()) });
     // It goes out, and is never answered.
     first.block_on(async {
+        assert!(poll_immediate(&mut purging).await.is_none());
         let (_, asked) = conn.request().await.unwrap();
         assert!(matches!(asked, Asked::Call(Request::Purge(_))), "{asked:?}");
     });
@@ -43,7 +44,7 @@ fn a_runtime_that_ends_takes_its_connections_with_it() {
         let failed = tokio::time::timeout(SOON, purging).await.expect("it learns it at once");
         let error = failed.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Connection, "{error:?}");
-        assert!(error.to_string().contains("in doubt"), "{error}");
+        assert!(error.is_in_doubt(), "{error}");
         // The next one has a connection of its own.
         let purging = tokio::time::timeout(SOON, backend.purge(&name));
         let (purged, ()) = tokio::join!(purging, async {
@@ -53,6 +54,33 @@ fn a_runtime_that_ends_takes_its_connections_with_it() {
         });
         assert_eq!(purged.unwrap().unwrap(), 7);
     });
+}
+
+/// Answers everything, at once.
+async fn serve(mut conn: Conn) {
+    while let Some((id, asked)) = conn.request().await {
+        let reply = match asked {
+            Asked::Call(Request::Abilities) => Reply::Abilities(abilities()),
+            Asked::Call(Request::Purge(_)) => Reply::Purged(Purged { removed: 7 }),
+            Asked::Call(Request::SendBatch(batch)) => sent(&batch),
+            Asked::Call(Request::Receive(_)) => received(Vec::new()),
+            other => panic!("{other:?}"),
+        };
+        conn.reply(id, reply).await;
+    }
+}
+
+#[test]
+fn a_runtime_that_is_idle_holds_up_nobody() {
+    let service = runtime();
+    let peer = service.block_on(Peer::new());
+    let url = peer.url();
+    service.spawn(async move {
+        loop {
+            tokio::spawn(serve(peer.accept().await));
+        }
+    });
+    idle::holds_up_nobody(&url);
 }
 
 /// Whoever drops a receive may do so anywhere.

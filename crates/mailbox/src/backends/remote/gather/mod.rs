@@ -6,7 +6,16 @@
 //! comes after it. Of sends that are made at the same time nothing more is promised: a few requests
 //! are in flight at a time, and a service may carry them out in any order.
 //!
-//! Invariant: everybody gets the result of what is theirs, and whoever leaves disturbs nobody.
+//! Each runtime has its own: a request is made on one, and nobody has to drive that of another.
+//!
+//! Invariant: everybody gets the result of what is theirs, whoever leaves disturbs nobody, and
+//! nothing goes out for one who was told that it has not, or may have.
+
+mod apart;
+mod entry;
+#[cfg(test)]
+#[cfg(any(feature = "grpc", feature = "oap"))]
+pub(super) mod tests;
 
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
@@ -15,14 +24,18 @@ use std::sync::Arc;
 
 use mailbox_wire::call::Request;
 use parking_lot::Mutex;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
 use super::Inner;
 use super::calls::{Again, Calls};
 use super::door::{Failed, Outcome};
+use super::local::Local;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
+
+use apart::ask_apart;
+use entry::{Asker, Entry};
 
 /// Requests of a mailbox, and of a kind, that are in flight at a time.
 const IN_FLIGHT: usize = 2;
@@ -38,7 +51,7 @@ pub(super) trait Together: Sized + Send + 'static {
     type Answer: Send + 'static;
 
     /// Where those of its kind gather.
-    fn gathering(inner: &Inner) -> &Gathering<Self>;
+    fn gathering(local: &Local) -> &Gathering<Self>;
 
     /// About how long it is on the wire.
     fn wire_len(&self) -> usize;
@@ -70,14 +83,17 @@ pub(super) struct Gathering<T: Together> {
 /// Those of a lane.
 struct Line<T: Together> {
     in_flight: usize,
-    waiting: VecDeque<Entry<T>>,
+    waiting: VecDeque<Gatherer<T>>,
 }
 
 /// One of them.
-struct Entry<T: Together> {
-    item: T,
-    answer: oneshot::Sender<Result<T::Answer>>,
-    _room: OwnedSemaphorePermit,
+type Gatherer<T> = Entry<T, <T as Together>::Answer>;
+
+impl<T: Together> Gathering<T> {
+    /// Whether nobody gathers.
+    pub(super) fn is_empty(&self) -> bool {
+        self.lanes.lock().is_empty()
+    }
 }
 
 impl<T: Together> Default for Gathering<T> {
@@ -92,56 +108,63 @@ pub(super) async fn ask_one<T: Together>(
     lane: Lane,
     item: T,
 ) -> Result<T::Answer> {
-    let gathering = T::gathering(inner);
+    let local = inner.local();
     let units = u32::try_from(item.wire_len() / UNIT + 1).unwrap_or(ROOM).min(ROOM);
     let deadline = Instant::now() + inner.calls.longest();
-    let room = Arc::clone(&gathering.room).acquire_many_owned(units);
+    let room = Arc::clone(&T::gathering(&local).room).acquire_many_owned(units);
     let room = timeout_at(deadline, room).await.ok().and_then(Result::ok).ok_or_else(no_room)?;
-    let (answer, answered) = oneshot::channel();
-    let entry = Entry { item, answer, _room: room };
+    let (asker, answered, waiter) = Asker::new(room);
     // Never by the caller itself, who may stop polling: others would wait for it.
-    if let Some(turn) = Turn::take_or_wait(inner, lane, entry) {
+    if let Some(turn) = Turn::take_or_wait(inner, local, lane, Entry { item, asker }) {
         tokio::spawn(turn.go_on());
     }
-    let answered = timeout_at(deadline, answered).await;
-    answered.ok().and_then(Result::ok).unwrap_or_else(|| Err(cut_short()))
-}
-
-/// Asks for these, each of which is somebody else's. One result for each.
-async fn ask_all<T: Together>(
-    inner: &Inner,
-    (mailbox, again): &Lane,
-    items: Vec<T>,
-) -> Vec<Result<T::Answer>> {
-    let count = items.len();
-    let request = T::request(mailbox, items);
-    match T::ask(&inner.calls, &request, *again, count).await {
-        Ok(results) => results,
-        // What is wrong with one of them is nothing to the others.
-        Err(failed) if count > 1 && may_be_of_one(&failed) => {
-            let mut results = Vec::with_capacity(count);
-            for item in T::take_back(request) {
-                results.push(match results.last() {
-                    // It would be the same for those who come after it.
-                    Some(Err(error)) if is_of_all(error) => Err(error.clone()),
-                    _ => ask_single(inner, mailbox, *again, item).await,
-                });
-            }
-            results
-        }
-        Err(failed) => (0..count).map(|_| Err(failed.error.clone())).collect(),
+    match timeout_at(deadline, answered).await {
+        Ok(Ok(result)) => result,
+        Ok(Err(_)) | Err(_) if waiter.0.leave() => Err(cut_short()),
+        Ok(Err(_)) | Err(_) => Err(never_out()),
     }
 }
 
-async fn ask_single<T: Together>(
+/// What came of a request.
+enum Asked<T: Together> {
+    /// Everybody knows what became of theirs.
+    Told,
+    /// The same, and the next request would end so too.
+    OfAll(Error),
+    /// It was refused, and certainly not carried out, because of something in it.
+    Refused(Vec<Gatherer<T>>, Error),
+}
+
+/// Asks for these, each of which is somebody else's, but not for those who have left.
+async fn ask<T: Together>(
     inner: &Inner,
-    mailbox: &Name,
-    again: Again,
-    item: T,
-) -> Result<T::Answer> {
-    let request = T::request(mailbox, vec![item]);
-    let asked = T::ask(&inner.calls, &request, again, 1).await;
-    asked.map_err(|failed| failed.error)?.pop().unwrap_or_else(|| Err(cut_short()))
+    (mailbox, again): &Lane,
+    entries: Vec<Gatherer<T>>,
+) -> Asked<T> {
+    let here = entries.into_iter().filter(|entry| entry.asker.go_out());
+    let (items, askers): (Vec<_>, Vec<_>) = here.map(|entry| (entry.item, entry.asker)).unzip();
+    let count = items.len();
+    if count == 0 {
+        return Asked::Told;
+    }
+    let request = T::request(mailbox, items);
+    let failed = match T::ask(&inner.calls, &request, *again, count).await {
+        Ok(results) => {
+            askers.into_iter().zip(results).for_each(|(asker, result)| asker.tell(result));
+            return Asked::Told;
+        }
+        Err(failed) => failed,
+    };
+    // What is wrong with one of them is nothing to the others.
+    if count > 1 && may_be_of_one(&failed) {
+        askers.iter().for_each(Asker::come_back);
+        let entries = T::take_back(request).into_iter().zip(askers);
+        let entries = entries.map(|(item, asker)| Entry { item, asker });
+        return Asked::Refused(entries.collect(), failed.error);
+    }
+    let error = failed.error;
+    askers.into_iter().for_each(|asker| asker.tell(Err(error.clone())));
+    if is_of_all(&error) { Asked::OfAll(error) } else { Asked::Told }
 }
 
 /// Whether a request was refused, and certainly not carried out, because of something that need not
@@ -165,6 +188,7 @@ fn is_saturated(error: &Error) -> bool {
 /// The right to have a request of a lane in flight. It is given up when nobody waits any more.
 struct Turn<T: Together> {
     inner: Arc<Inner>,
+    local: Arc<Local>,
     lane: Lane,
     is_over: bool,
     kind: PhantomData<fn() -> T>,
@@ -172,8 +196,13 @@ struct Turn<T: Together> {
 
 impl<T: Together> Turn<T> {
     /// Puts somebody in line, and gives a turn if there is one.
-    fn take_or_wait(inner: &Arc<Inner>, lane: Lane, entry: Entry<T>) -> Option<Self> {
-        let mut lanes = T::gathering(inner).lanes.lock();
+    fn take_or_wait(
+        inner: &Arc<Inner>,
+        local: Arc<Local>,
+        lane: Lane,
+        entry: Gatherer<T>,
+    ) -> Option<Self> {
+        let mut lanes = T::gathering(&local).lanes.lock();
         let line = lanes
             .entry(lane.clone())
             .or_insert_with(|| Line { in_flight: 0, waiting: VecDeque::new() });
@@ -182,7 +211,8 @@ impl<T: Together> Turn<T> {
             return None;
         }
         line.in_flight += 1;
-        Some(Self { inner: Arc::clone(inner), lane, is_over: false, kind: PhantomData })
+        drop(lanes);
+        Some(Self { inner: Arc::clone(inner), local, lane, is_over: false, kind: PhantomData })
     }
 
     /// Asks for those who wait, until nobody does.
@@ -192,22 +222,18 @@ impl<T: Together> Turn<T> {
             if entries.is_empty() {
                 return;
             }
-            let (items, answers): (Vec<_>, Vec<_>) =
-                entries.into_iter().map(|entry| (entry.item, entry.answer)).unzip();
-            let results = ask_all(&self.inner, &self.lane, items).await;
-            for (answer, result) in answers.into_iter().zip(results) {
-                // Whoever is gone needs no answer.
-                let _ = answer.send(result);
+            if let Asked::Refused(entries, why) = ask(&self.inner, &self.lane, entries).await {
+                ask_apart(&self.inner, &self.lane, entries, &why).await;
             }
         }
     }
 
     /// Those who go out together next. If there are none, the turn is over: who comes now gets one.
-    fn next(&mut self) -> Vec<Entry<T>> {
+    fn next(&mut self) -> Vec<Gatherer<T>> {
         let most = self.inner.abilities.max_messages as usize;
         let largest = LARGEST.min(self.inner.most / 2);
         let (mut entries, mut len) = (Vec::new(), 0);
-        let mut lanes = T::gathering(&self.inner).lanes.lock();
+        let mut lanes = T::gathering(&self.local).lanes.lock();
         let Some(line) = lanes.get_mut(&self.lane) else { return entries };
         while let Some(entry) = line.waiting.front() {
             len += entry.item.wire_len();
@@ -215,7 +241,7 @@ impl<T: Together> Turn<T> {
                 break;
             }
             // Those who have left need not be asked for.
-            entries.extend(line.waiting.pop_front().filter(|entry| !entry.answer.is_closed()));
+            entries.extend(line.waiting.pop_front().filter(|entry| !entry.asker.has_left()));
         }
         if entries.is_empty() {
             self.is_over = true;
@@ -236,7 +262,7 @@ impl<T: Together> Drop for Turn<T> {
     /// Cut off in the middle, with the runtime for example: nothing can be asked any more.
     fn drop(&mut self) {
         if !self.is_over {
-            let left = leave(&mut T::gathering(&self.inner).lanes.lock(), &self.lane);
+            let left = leave(&mut T::gathering(&self.local).lanes.lock(), &self.lane);
             drop(left);
         }
     }
@@ -255,5 +281,19 @@ fn no_room() -> Error {
 
 fn cut_short() -> Error {
     let message = "the call was cut short: whether it took effect is in doubt";
+    Error::new(ErrorKind::Connection, message).with_doubt()
+}
+
+fn never_out() -> Error {
+    let message = "the call was cut short before it went out";
     Error::new(ErrorKind::Connection, message)
+}
+
+/// What is said to one who was not asked for, because the one before ended like this.
+fn not_tried(error: &Error) -> Error {
+    match error.kind() {
+        // What became of the one before is another matter.
+        ErrorKind::Connection => never_out().with_source(error.clone()),
+        _ => error.clone(),
+    }
 }
