@@ -13,6 +13,7 @@ mod http;
 mod journal;
 mod memory;
 mod oap;
+mod process;
 mod redis;
 mod report;
 mod round_trip;

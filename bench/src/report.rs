@@ -48,12 +48,13 @@ impl Row {
         self
     }
 
-    /// Whether there is a bound and it is not kept. A figure that is not a number keeps no bound.
+    /// Whether there is a bound and it is not kept. A figure that is not a number keeps no bound,
+    /// and one without end neither: it is what comes of dividing by what was not measured.
     pub(crate) fn is_missed(&self) -> bool {
         let decisive = self.peer.map_or(self.ours, |peer| self.ours / peer);
         self.bound.is_some_and(|bound| match bound {
-            Bound::AtMost(bound) => decisive.is_nan() || decisive > bound,
-            Bound::AtLeast(bound) => decisive.is_nan() || decisive < bound,
+            Bound::AtMost(bound) => !decisive.is_finite() || decisive > bound,
+            Bound::AtLeast(bound) => !decisive.is_finite() || decisive < bound,
         })
     }
 
@@ -123,5 +124,9 @@ mod tests {
         assert!(Row::alone("nothing", f64::NAN, "B").at_most(1.0).is_missed());
         assert!(Row::alone("nothing", f64::NAN, "B").at_least(1.0).is_missed());
         assert!(!Row::alone("nothing", f64::NAN, "B").is_missed());
+        assert!(Row::alone("by nothing", 1.0 / 0.0, "/s").at_least(1.0).is_missed());
+        assert!(Row::compared("to nothing", 1.0, 0.0).at_least(1.0).is_missed());
+        assert!(Row::compared("to nothing", 1.0, f64::NAN).at_least(1.0).is_missed());
+        assert!(Row::compared("nothing to nothing", 0.0, 0.0).at_most(1.0).is_missed());
     }
 }

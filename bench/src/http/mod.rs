@@ -22,7 +22,7 @@ use server::Server;
 pub(crate) use server::serve_as_child;
 
 /// Connections at a time.
-pub(crate) const CONNECTIONS: usize = 64;
+const CONNECTIONS: usize = 64;
 /// How long a turn takes, and how many there are.
 const TURN: Duration = Duration::from_millis(1200);
 const TURNS: usize = 4;

@@ -6,7 +6,6 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
 
 use mailbox::backends::journal::{JournalBackend, JournalConfig};
 use mailbox::backends::memory::{MemoryBackend, MemoryConfig};
@@ -15,6 +14,8 @@ use mailbox_server::auth::Vault;
 use mailbox_server::{Auth, Config, Listener, Service};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+
+use crate::oap::echo::{self, Lengths};
 
 const CHILD: &str = "http-child";
 /// What a limit says for its capability: it wants none.
@@ -33,7 +34,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts a server: `memory`, `journal PATH`, `constant` or `echo`.
+    /// Starts a server: `memory`, `journal PATH`, `constant`, or `echo` with lengths of answers.
     pub(crate) fn start(words: &[&str]) -> Self {
         let program = std::env::current_exe().expect("a running program has a path");
         let mut child = Command::new(program)
@@ -62,23 +63,9 @@ impl Server {
         Some(self.capability.as_str()).filter(|capability| *capability != NO_CAPABILITY)
     }
 
-    /// Memory that it has at the moment, in bytes.
-    pub(super) fn resident(&self) -> u64 {
-        let path = format!("/proc/{}/statm", self.child.id());
-        let text = std::fs::read_to_string(path).unwrap_or_default();
-        let pages = text.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());
-        pages.unwrap_or_default() * 4096
-    }
-
-    /// Processor time that it has used, 0 where there is no /proc.
-    pub(crate) fn cpu_time(&self) -> Duration {
-        let path = format!("/proc/{}/stat", self.child.id());
-        let text = std::fs::read_to_string(path).unwrap_or_default();
-        // Behind the name, which may have spaces: the 14th and 15th field are the 12th and 13th.
-        let fields = text.rsplit(')').next().unwrap_or_default().split_whitespace();
-        let ticks: u64 = fields.skip(11).take(2).filter_map(|it| it.parse::<u64>().ok()).sum();
-        let per_second = rustix::param::clock_ticks_per_second().max(1);
-        Duration::from_millis(ticks * 1000 / per_second)
+    /// Its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
     }
 }
 
@@ -106,7 +93,7 @@ pub(crate) fn serve_as_child(words: &[String]) -> bool {
             }
             "echo" => {
                 announce(address, address, NO_CAPABILITY);
-                tokio::spawn(crate::oap::echo::serve(listener));
+                tokio::spawn(echo::serve(listener, Lengths::read(&words[2..])));
                 until_left().await;
             }
             store => {

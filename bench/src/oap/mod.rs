@@ -6,6 +6,7 @@ mod asker;
 pub(crate) mod batches;
 pub(crate) mod echo;
 mod fields;
+mod lengths;
 pub(crate) mod limit;
 pub(crate) mod peers;
 mod talk;
@@ -21,6 +22,7 @@ use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 
 use crate::http::server::Server;
+use crate::process;
 use asker::{Asker, Load};
 use talk::{Crowd, Turn, turn};
 
@@ -50,6 +52,17 @@ fn warmed(runtime: &Runtime) -> Server {
         runtime.block_on(settle_up(&ours, sent.messages, 0));
     }
     ours
+}
+
+/// How many threads each of two servers works with, by their processes, unless it is the same: how
+/// a row goes on. Go moves its work between more threads than it lets run at a time.
+fn threads(ours: u32, peer: u32) -> String {
+    let (ours, peer) = (process::threads(ours), process::threads(peer));
+    let shown = |count: Option<usize>| count.map_or("?".to_owned(), |count| count.to_string());
+    match ours == peer {
+        true => String::new(),
+        false => format!(", threads {} : {}", shown(ours), shown(peer)),
+    }
 }
 
 /// A turn of a service, or of the echo.

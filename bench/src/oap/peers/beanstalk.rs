@@ -1,12 +1,43 @@
 //! A client of beanstalkd, which answers in the order in which it is asked.
 
-use crate::http::peers::{beanstalk_end, line_end};
-use crate::oap::PAYLOAD_LEN;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use super::race::Peer;
+use crate::http::peers::{Beanstalkd, beanstalk_end, line_end};
 use crate::oap::asker::Load;
-use crate::oap::talk::{Heard, Talker};
+use crate::oap::talk::{Heard, Talker, turn};
+use crate::oap::{MANY, PAYLOAD_LEN};
 
 /// Whose answer it is does not matter: all ask the same.
 const ANY: usize = 1;
+/// A turn that throws everything away ends when there is nothing left.
+const LONG: Duration = Duration::from_secs(600);
+
+impl Peer for Beanstalkd {
+    type Talker = Beanstalk;
+
+    fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    fn talker(load: Load) -> Beanstalk {
+        Beanstalk::new(load)
+    }
+
+    /// It has no call for that: everything is reserved and deleted.
+    async fn empty(&self) -> u64 {
+        let mut emptied = 0;
+        loop {
+            // A turn has an end of its own, by its messages.
+            let cycles = || Beanstalk::new(Load::Cycles(1));
+            match turn(self.address, MANY, LONG, cycles).await.messages {
+                0 => return emptied,
+                some => emptied += some,
+            }
+        }
+    }
+}
 
 /// One connection.
 pub(super) struct Beanstalk {
@@ -15,7 +46,7 @@ pub(super) struct Beanstalk {
 
 impl Beanstalk {
     /// One message to a request, whatever the load says: it has no batches.
-    pub(super) fn new(load: Load) -> Self {
+    fn new(load: Load) -> Self {
         let body = "b".repeat(PAYLOAD_LEN);
         let request = match load {
             Load::Sends(_) => format!("put 0 0 60 {PAYLOAD_LEN}\r\n{body}\r\n"),

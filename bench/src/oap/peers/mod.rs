@@ -1,27 +1,28 @@
 //! Peers with equal durability, each by its own protocol, with as many connections and requests in
-//! flight: beanstalkd and NATS `JetStream`, without a disk against ours in memory, and with a sync
-//! before every answer, also to an acknowledgement, against ours in a journal. They have no
-//! capabilities, hashes or ids; the ratios say what those cost.
+//! flight, by the same client on the same machine: beanstalkd and NATS `JetStream`, without a disk
+//! against ours in memory, and with a sync before every answer, also to an acknowledgement, against
+//! ours in a journal on the same file system. They have no capabilities, hashes or ids; the ratios
+//! say what those cost.
+//!
+//! Every contestant begins every turn with an empty queue, in memory that it has used before. What
+//! it has answered must be true: what was sent and not acknowledged is there to be thrown away.
 
 mod beanstalk;
 mod nats;
 mod nats_server;
+mod race;
 
-use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
-use tokio::runtime::Runtime;
-
-use super::asker::Load;
-use super::talk::{Talker, turn};
-use super::{Best, MANY, TURN, TURNS, of, settle_up};
+use super::{Best, threads};
 use crate::http::peers::Beanstalkd;
 use crate::http::server::Server;
 use crate::http::two_threads;
-use crate::journal::place::Place;
+use crate::journal::place::{Place, files};
 use crate::report::Row;
-use beanstalk::Beanstalk;
-use nats::Nats;
 use nats_server::NatsServer;
+use race::race;
 
 /// Sends and cycles of each, against ours.
 pub(crate) fn compared(place: &Place) -> Vec<Row> {
@@ -30,21 +31,26 @@ pub(crate) fn compared(place: &Place) -> Vec<Row> {
     for store in ["memory", "journal"] {
         let folder = place.folder(&format!("oap-peers-{store}"));
         let is_durable = store == "journal";
-        let path = folder.path().join("data").display().to_string();
-        let ours = Server::start(&[store, &path]);
+        let path = folder.path().join("data");
+        let ours = Server::start(&[store, &path.display().to_string()]);
         match Beanstalkd::start(is_durable.then(|| folder.path())) {
             Some(peer) => {
-                let raced = race(runtime, &ours, peer.address, Beanstalk::new, || {});
-                rows.extend(shown(store, "beanstalkd", raced));
+                let raced = race(runtime, place, &ours, &peer);
+                if is_durable {
+                    assert_beside(&path, &folder.path().join("beanstalkd"));
+                }
+                rows.extend(shown(store, "beanstalkd", threads(ours.id(), peer.id()), raced));
             }
             None => rows.push(missing("beanstalkd is not installed")),
         }
         match NatsServer::start(folder.path(), is_durable) {
             Some(peer) => {
                 runtime.block_on(peer.prepare());
-                let purge = || runtime.block_on(peer.purge());
-                let raced = race(runtime, &ours, peer.address, Nats::new, purge);
-                rows.extend(shown(store, "NATS JetStream", raced));
+                let raced = race(runtime, place, &ours, &peer);
+                if is_durable {
+                    assert_beside(&path, &folder.path().join("nats"));
+                }
+                rows.extend(shown(store, "NATS JetStream", threads(ours.id(), peer.id()), raced));
             }
             None => rows.push(missing("nats-server does not start")),
         }
@@ -52,10 +58,11 @@ pub(crate) fn compared(place: &Place) -> Vec<Row> {
     rows
 }
 
-fn shown(store: &str, peer: &str, (sends, cycles): (Best, Best)) -> [Row; 2] {
+fn shown(store: &str, peer: &str, threads: String, (sends, cycles): (Best, Best)) -> [Row; 2] {
     let what = format!("oap {store}, 8 x 16 in flight : {peer}");
-    [("sends/s", sends), ("receive + ack/s", cycles)]
-        .map(|(name, best)| Row::compared(format!("{what}, {name}"), best.0, best.1).in_unit("/s"))
+    [("sends/s", sends), ("receive + ack/s", cycles)].map(|(name, best)| {
+        Row::compared(format!("{what}, {name}{threads}"), best.0, best.1).in_unit("/s")
+    })
 }
 
 /// A figure that is missing is one that is missed.
@@ -63,24 +70,9 @@ fn missing(why: &str) -> Row {
     Row::alone(format!("oap: {why}"), f64::NAN, "/s").at_least(0.0)
 }
 
-fn race<T: Talker>(
-    runtime: &Runtime,
-    ours: &Server,
-    address: SocketAddr,
-    talker: impl Fn(Load) -> T,
-    purge: impl Fn(),
-) -> (Best, Best) {
-    let (mut sends, mut cycles) = ((0_f64, 0_f64), (0_f64, 0_f64));
-    let theirs = |load| runtime.block_on(turn(address, MANY, TURN, || talker(load)));
-    for _ in 0..TURNS {
-        let sent = runtime.block_on(of(ours, Load::Sends(1), MANY, TURN));
-        let its = theirs(Load::Sends(1));
-        sends = (sends.0.max(sent.rate()), sends.1.max(its.rate()));
-        let received = runtime.block_on(of(ours, Load::Cycles(1), MANY, TURN));
-        let its = theirs(Load::Cycles(1));
-        cycles = (cycles.0.max(received.rate()), cycles.1.max(its.rate()));
-        runtime.block_on(settle_up(ours, sent.messages, received.messages));
-        purge();
-    }
-    (sends, cycles)
+/// A sync costs what the file system makes of it: those who sync must be on the same.
+fn assert_beside(ours: &Path, its: &Path) {
+    let device = |path: &Path| std::fs::metadata(path).map(|it| it.dev()).ok();
+    assert_eq!(device(its), device(ours), "{} is somewhere else", its.display());
+    assert!(!files(its).is_empty(), "nothing is kept in {}", its.display());
 }

@@ -74,7 +74,8 @@ impl Talker for Nats {
             }
             _ if body.starts_with(b"NATS/1.0 404 ") => Heard::Nothing,
             _ => {
-                // That it is in the stream, or that it is acknowledged.
+                // That it is in the stream, or that it is acknowledged. If there were no stream,
+                // the answer would be that nobody takes the message, which is an error here.
                 let is_good = body.is_empty() || body.starts_with(b"{\"stream\":");
                 assert!(is_good, "{}", String::from_utf8_lossy(&bytes[..len]));
                 Heard::Done(ANY, 1)
