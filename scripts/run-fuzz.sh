@@ -11,11 +11,11 @@ source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 SECONDS_EACH="${FUZZ_SECONDS:-60}"
 # Longest input, and how many places it has to reach at least: far fewer than the kept inputs do, but
 # more than one that runs blind.
-declare -A LONGEST=([frame]=4096 [sequence]=2048 [ops]=4096)
-declare -A LEAST=([frame]=200 [sequence]=100 [ops]=1000)
+declare -A LONGEST=([frame]=4096 [sequence]=2048 [ops]=4096 [proto]=2048)
+declare -A LEAST=([frame]=200 [sequence]=100 [ops]=1000 [proto]=1000)
 TARGETS=("$@")
 if ((${#TARGETS[@]} == 0)); then
-    TARGETS=(frame sequence ops)
+    TARGETS=(frame sequence ops proto)
 fi
 # Two at a time leaves nobody waiting on a machine with two cores.
 AT_ONCE=2
@@ -85,7 +85,7 @@ report() {
 
 for target in "${TARGETS[@]}"; do
     if [[ -z "${LONGEST[$target]:-}" ]]; then
-        echo "there is no target '$target': frame, sequence, ops" >&2
+        echo "there is no target '$target': frame, sequence, ops, proto" >&2
         exit 2
     fi
     mkdir -p "$SCRATCH/$target"

@@ -8,6 +8,7 @@ use std::ops::Range;
 use bytes::{Bytes, BytesMut};
 use mailbox_wire::oap::{
     Decoder, Fault, Flags, Frame, MAX_FRAME, MAX_INFLATED, Malformed, deflate, inflate,
+    most_inflated,
 };
 
 /// Most bytes that one input stands for.
@@ -15,16 +16,16 @@ const MOST: usize = 3 << 20;
 /// What a reader asks for at least.
 const READ: usize = 4096;
 
-/// Checks all that. `allow` is told how much may be allocated at once.
-pub(crate) fn check(input: &[u8], allow: fn(usize)) {
-    allow(usize::MAX);
+/// Checks all that. `allow` is told how much may be allocated at once, and in all.
+pub(crate) fn check(input: &[u8], allow: fn(usize, usize)) {
+    allow(usize::MAX, usize::MAX);
     let pieces = pieces(input);
     let all = pieces.concat();
     let (expected, wrong) = plain_reading(&all);
 
-    allow(MAX_FRAME);
+    allow(MAX_FRAME, usize::MAX);
     let (frames, malformed) = read(&pieces);
-    allow(usize::MAX);
+    allow(usize::MAX, usize::MAX);
 
     assert_eq!(frames.len(), expected.len());
     for (frame, expected) in frames.iter().zip(&expected) {
@@ -167,11 +168,11 @@ fn compare(frame: &Frame, expected: &Plain, all: &[u8]) {
     assert!(written == whole, "what was read is not what is written");
 }
 
-fn check_payload(frame: &Frame, allow: fn(usize)) {
+fn check_payload(frame: &Frame, allow: fn(usize, usize)) {
     if frame.flags.contains(Flags::COMP) {
-        allow(MAX_INFLATED);
+        allow(MAX_INFLATED, usize::MAX);
         let inflated = frame.plain_payload();
-        allow(usize::MAX);
+        allow(usize::MAX, usize::MAX);
         check_inflated(frame, inflated);
     } else if frame.payload.len() < READ {
         let Some(deflated) = deflate(&frame.payload) else { return };
@@ -185,12 +186,18 @@ fn check_inflated(frame: &Frame, inflated: Result<Bytes, Malformed>) {
     let inflated = match inflated {
         Ok(inflated) => inflated,
         Err(malformed) => {
-            assert!(matches!(malformed.fault, Fault::NotZstd | Fault::Inflates(MAX_INFLATED)));
+            match malformed.fault {
+                Fault::NotZstd | Fault::Inflates(MAX_INFLATED) => {}
+                Fault::Ratio(most) => {
+                    assert!(most == most_inflated(frame.payload.len()) && most < MAX_INFLATED);
+                }
+                other => panic!("nothing to do with what is compressed: {other:?}"),
+            }
             assert!(!malformed.closes() && malformed.corr_id() == frame.corr_id);
             return;
         }
     };
-    assert!(inflated.len() <= MAX_INFLATED);
+    assert!(inflated.len() <= MAX_INFLATED.min(most_inflated(frame.payload.len())));
     let mut other = Vec::new();
     let mut decoder = zstd::Decoder::with_buffer(&frame.payload[..]).expect("a decoder is made");
     decoder.window_log_max(23).expect("a window of 8 MiB is allowed");

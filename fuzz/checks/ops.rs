@@ -1,24 +1,44 @@
-//! Documents that may ask for something. Whatever is read is read the same from the same document
-//! in other words, and its messages come back as they were; whatever is refused is refused without
-//! repeating what stands in it.
+//! Documents that may ask for something. To read one takes little more memory than the document,
+//! whatever is in it. Whatever is read is read the same from the same document in other words, and
+//! its messages come back as they were; whatever is refused is refused without repeating what
+//! stands in it.
 
 use mailbox_wire::call::{Asked, Reply, Request};
 use mailbox_wire::hash::Hash;
 use mailbox_wire::json::{Envelope, Received};
+use mailbox_wire::oap::Hello;
 use mailbox_wire::oap::ops::{read, write};
-use mailbox_wire::oap::{Hello, MAX_FRAME};
 use mailbox_wire::payload::Payload;
 use serde_json::Value;
 
 /// A letter that no name has: wherever it turns up, something of the document was repeated.
 const MARK: char = '¤';
 
-/// Checks all that. `allow` is told how much may be allocated at once.
-pub(crate) fn check(input: &[u8], allow: fn(usize)) {
-    allow(MAX_FRAME);
+/// Most bytes that one input stands for.
+const MOST: usize = 1 << 20;
+/// Longer documents are only read: all else would take too long.
+const WHOLE: usize = 64 * 1024;
+/// What reading may take: so many times the document, and what lists and maps take that are as long
+/// as they may be.
+const TIMES: usize = 2;
+const LISTS: usize = 4 << 20;
+
+/// Begins something that stands there many times: how often (a number, and how often that is
+/// doubled), how long it is, and what it is. Neither of these signs can be in a document as it is.
+const MANY: u8 = 1;
+/// Stands for how often it was there before.
+const COUNT: u8 = 2;
+
+/// Checks all that. `allow` is told how much may be allocated at once, and in all.
+pub(crate) fn check(input: &[u8], allow: fn(usize, usize)) {
+    let input = &*expanded(input);
+    allow(usize::MAX, TIMES * input.len() + LISTS);
     let op = read(input);
     let hello = Hello::read(input);
-    allow(usize::MAX);
+    allow(usize::MAX, usize::MAX);
+    if input.len() > WHOLE {
+        return;
+    }
 
     let document = serde_json::from_slice::<Value>(input).ok();
     if let Ok(op) = &op {
@@ -31,6 +51,33 @@ pub(crate) fn check(input: &[u8], allow: fn(usize)) {
         check_refusal(&marked(&document, false).to_string());
         check_refusal(&marked(&document, true).to_string());
     }
+}
+
+/// What an input stands for: few bytes are a long list.
+fn expanded(mut input: &[u8]) -> Vec<u8> {
+    let mut document = Vec::new();
+    while let [sign, rest @ ..] = input {
+        input = rest;
+        match (*sign, rest) {
+            (MANY, [count, times, len, rest @ ..]) => {
+                let (block, rest) = rest.split_at(rest.len().min(usize::from(*len)));
+                for count in 0..u32::from(*count) << (times & 15) {
+                    if document.len() > MOST {
+                        break;
+                    }
+                    for sign in block {
+                        match *sign {
+                            COUNT => document.extend(count.to_string().bytes()),
+                            sign => document.push(sign),
+                        }
+                    }
+                }
+                input = rest;
+            }
+            (sign, _) => document.push(sign),
+        }
+    }
+    document
 }
 
 /// The same document, with everything in another order and nothing escaped that need not be.

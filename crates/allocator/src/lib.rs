@@ -7,6 +7,7 @@
 #![expect(unsafe_code, reason = "an allocator cannot be written without")]
 
 use std::alloc::{GlobalAlloc, Layout};
+use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Another allocator, and whether what it gets back is wiped before.
@@ -48,8 +49,10 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Wiping<A> {
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         if self.is_on() {
             // SAFETY: the block is as large as its layout says, and nobody else has it any more.
-            // The write is not left out: the inner allocator gets to see the block.
             unsafe { block.write_bytes(0, layout.size()) };
+            // Nobody reads it any more, so a compiler that knows what freeing is would leave the
+            // write out. It does not know what the box does with the block.
+            black_box(block);
         }
         // SAFETY: as promised by whoever calls this.
         unsafe { self.inner.dealloc(block, layout) }
@@ -125,5 +128,46 @@ mod tests {
         assert_eq!(come_back(&allocator), kept);
         allocator.wipe_from_now_on();
         assert_eq!(come_back(&allocator), [vec![0; 4], vec![0; 9], vec![0; 2]]);
+    }
+    /// A block of the system's, written and freed in sight of the compiler, which knows of `free`
+    /// that it reads nothing. Where it was.
+    fn freed(allocator: &Wiping<System>, size: usize) -> usize {
+        let layout = Layout::from_size_align(size, 8).unwrap();
+        // SAFETY: the size is not 0.
+        let block = unsafe { allocator.alloc(layout) };
+        // SAFETY: the block is that large.
+        unsafe { block.write_bytes(MARK, size) };
+        // Or this would not be written either.
+        black_box(block);
+        // SAFETY: it has that layout, and is not used any more.
+        unsafe { allocator.dealloc(block, layout) };
+        block.addr()
+    }
+
+    const MARK: u8 = 0xA5;
+
+    /// Tells something only if the compiler optimizes, as `cargo test --release` does.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn wiping_is_not_left_out_before_the_system_frees() {
+        use std::os::unix::fs::FileExt;
+
+        const SIZE: usize = 4096;
+        // Whatever is at the beginning of a free block is the system's.
+        const OWN: usize = 64;
+        let memory = std::fs::File::open("/proc/self/mem").unwrap();
+        let marks = |is_wiping: bool| {
+            let allocator = Wiping::new(System);
+            if is_wiping {
+                allocator.wipe_from_now_on();
+            }
+            // What is free cannot be read as what one has; but the process can be looked into.
+            let mut bytes = [0; SIZE - OWN];
+            let address = freed(&allocator, SIZE) + OWN;
+            memory.read_exact_at(&mut bytes, address as u64).unwrap();
+            bytes.iter().filter(|byte| **byte == MARK).count()
+        };
+        assert_eq!(marks(false), SIZE - OWN, "this test sees what is free");
+        assert_eq!(marks(true), 0, "nothing of it is left");
     }
 }

@@ -1,11 +1,14 @@
-//! Attributes of a message. Invariant: a key is there once; a document that says it twice is
-//! refused, because two readers could take it for two different messages.
+//! Attributes of a message. Invariants: a key is there once; a document that says it twice is
+//! refused, because two readers could take it for two different messages. And not more of them are
+//! read than a message may have, see [`bounds`](crate::bounds).
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::bounds::ATTRIBUTES;
 
 /// A map from text to text, sorted by key.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
@@ -17,6 +20,12 @@ impl Attributes {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
     }
 
     /// All of them, in the order of their keys.
@@ -51,12 +60,15 @@ impl<'de> Deserialize<'de> for Attributes {
             type Value = Attributes;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a map from text to text")
+                write!(f, "a map from text to text with at most {ATTRIBUTES} entries")
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Attributes, A::Error> {
                 let mut attributes = BTreeMap::new();
                 while let Some((key, value)) = map.next_entry::<String, String>()? {
+                    if attributes.len() == ATTRIBUTES {
+                        return Err(A::Error::invalid_length(ATTRIBUTES + 1, &self));
+                    }
                     if attributes.insert(key, value).is_some() {
                         return Err(A::Error::custom("an attribute is there twice"));
                     }
@@ -79,5 +91,16 @@ mod tests {
         assert_eq!(read(r#"{"b":"2","a":"1"}"#).unwrap().iter().next(), Some(("a", "1")));
         assert!(read(r#"{"a":"1","a":"1"}"#).is_err());
         assert!(read(r#"{"a":1}"#).is_err());
+    }
+
+    #[test]
+    fn no_more_attributes_are_read_than_a_message_may_have() {
+        let read = |count: usize| {
+            let pairs: Vec<_> = (0..count).map(|key| format!("\"{key}\":\"\"")).collect();
+            serde_json::from_str::<Attributes>(&format!("{{{}}}", pairs.join(",")))
+        };
+        assert_eq!(read(ATTRIBUTES).unwrap().len(), ATTRIBUTES);
+        let why = read(ATTRIBUTES + 1).unwrap_err().to_string();
+        assert!(why.contains("with at most 128 entries"), "{why}");
     }
 }

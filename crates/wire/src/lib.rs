@@ -2,6 +2,7 @@
 //! bytes. No clock, disk, network or randomness.
 
 pub mod attributes;
+pub mod bounds;
 pub mod call;
 pub mod capability;
 pub mod correlation;
@@ -14,4 +15,5 @@ pub mod payload;
 #[cfg(feature = "proto")]
 pub mod proto;
 pub mod reserved;
+mod texts;
 pub mod unreadable;

@@ -2,8 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+
+use bytes::BytesMut;
+use mailbox_wire::oap::{APP_JSON, Decoder, Flags, Frame, Header, deflate};
+use serde_json::Value;
 
 use super::server::{Home, Server};
 
@@ -48,7 +54,7 @@ fn a_micronode_leaves_no_file() {
     }
     run(&["receive", "jobs", "--ack"]);
     let received = run(&["receive", "jobs", "--json"]);
-    let received: serde_json::Value = serde_json::from_str(&received).unwrap();
+    let received: Value = serde_json::from_str(&received).unwrap();
     run(&["reject", "jobs", received["receipt_handle"].as_str().unwrap()]);
     assert_eq!(run(&["dead", "list", "jobs"]).matches("rejected").count(), 1);
     let token = run(&["cap", "mint", "--op", "send", "--ttl", "1h"]);
@@ -104,6 +110,9 @@ fn what_a_micronode_had_is_gone_with_it() {
     assert_eq!(count(&service.url).status.code(), Some(4), "its keys are others");
 }
 
+/// So much memory is looked at at once.
+const PAGE: usize = 4096;
+
 /// How often some bytes are in the memory of a process.
 fn in_memory(process: u32, what: &[u8]) -> usize {
     use std::os::unix::fs::FileExt;
@@ -119,7 +128,14 @@ fn in_memory(process: u32, what: &[u8]) -> usize {
         // Stacks of threads are reserved in large; only what was touched can be read at all.
         let mut bytes = vec![0; usize::try_from((to - from).min(256 << 20)).unwrap()];
         let Ok(read) = memory.read_at(&mut bytes, from) else { continue };
-        found += bytes[..read].windows(what.len()).filter(|window| *window == what).count();
+        // Most of it is nothing, which need not be looked at byte by byte.
+        for from in (0..read)
+            .step_by(PAGE)
+            .filter(|from| bytes[*from..(from + PAGE).min(read)].contains(&what[0]))
+        {
+            let all = &bytes[from..(from + PAGE + what.len() - 1).min(read)];
+            found += all.windows(what.len()).filter(|window| *window == what).count();
+        }
     }
     found
 }
@@ -166,5 +182,99 @@ fn what_was_acknowledged_is_wiped_from_memory() {
         wiped(scheme, 1);
         // More than fits into one frame of anything.
         wiped(scheme, 3_300);
+    }
+}
+
+/// A client that compresses what it says.
+struct Compressing {
+    stream: TcpStream,
+    decoder: Decoder,
+    buffer: BytesMut,
+    asked: u64,
+}
+
+impl Compressing {
+    /// Connects, and begins a session.
+    fn new(service: &Server, capability: &str) -> Self {
+        let address = service.oap();
+        let stream = TcpStream::connect(address.strip_prefix("oap://").unwrap()).unwrap();
+        let (decoder, buffer) = (Decoder::default(), BytesMut::new());
+        let mut client = Self { stream, decoder, buffer, asked: 0 };
+        let (answer, _) =
+            client.ask(Flags::REQ | Flags::START, "{\"op\":\"abilities\"}", capability);
+        assert_eq!(answer["durable"], false);
+        client
+    }
+
+    /// What is answered, and whether that is compressed.
+    fn ask(&mut self, flags: Flags, document: &str, capability: &str) -> (Value, bool) {
+        self.asked += 1;
+        let is_compressed = flags.contains(Flags::COMP);
+        let payload = match is_compressed {
+            true => deflate(document.as_bytes()).expect("it becomes smaller"),
+            false => document.as_bytes().to_vec(),
+        };
+        let header = Header::new(flags, APP_JSON, self.asked);
+        let cap = capability.as_bytes().to_vec().into();
+        let mut out = BytesMut::new();
+        Frame { cap, ..Frame::new(header, payload.into()) }.encode(&mut out).unwrap();
+        self.stream.write_all(&out).unwrap();
+        let mut piece = [0; 4096];
+        loop {
+            if let Some(frame) = self.decoder.decode(&mut self.buffer).unwrap() {
+                let said = frame.plain_payload().unwrap();
+                assert_eq!((frame.code, frame.corr_id), (200, self.asked), "{said:?}");
+                let answer = serde_json::from_slice(&said).unwrap();
+                return (answer, frame.flags.contains(Flags::COMP));
+            }
+            let count = self.stream.read(&mut piece).unwrap();
+            assert_ne!(count, 0, "it is answered");
+            self.buffer.extend_from_slice(&piece[..count]);
+        }
+    }
+
+    /// Spaces mean nothing, but there is something to compress.
+    fn compressed(&mut self, document: &str) -> (Value, bool) {
+        self.ask(Flags::REQ | Flags::COMP, &format!("{document:<500}"), "")
+    }
+}
+
+/// Text that becomes about half as long, and in which nothing comes twice: it is in the tables of
+/// whoever inflates or compresses it as it is here.
+fn digits(count: usize) -> String {
+    let mut state = 0x8c1f_0e52_a7d9_4b3e_u64;
+    let digit = || {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        char::from(b"0123456789abcdef"[(state >> 60) as usize])
+    };
+    std::iter::repeat_with(digit).take(count).collect()
+}
+
+#[test]
+fn what_was_compressed_is_wiped_from_memory() {
+    let home = Home::new();
+    let service = home.serve(&["--profile", "micronode"]);
+    let (_, capability) = exported(&service);
+    let mut client = Compressing::new(&service, &capability);
+    for length in [1_000, 60_000] {
+        let text = digits(length);
+        let canary = &text.as_bytes()[length / 2..][..200];
+        let send = format!("{{\"op\":\"send\",\"topic\":\"jobs\",\"text\":\"{text}\"}}");
+        for _ in 0..3 {
+            client.compressed(&send);
+        }
+        let kept = in_memory(service.id(), canary);
+        assert!(kept >= 3, "what is kept is in memory, or this test sees nothing");
+        for _ in 0..3 {
+            let recv = "{\"op\":\"recv\",\"topic\":\"jobs\",\"max_messages\":1,\"wait_ms\":0}";
+            let (received, is_compressed) = client.compressed(recv);
+            assert!(is_compressed, "the answer has to be compressed, too");
+            let [message] = &received["messages"].as_array().unwrap()[..] else { panic!("one") };
+            assert_eq!(message["text"], text);
+            let handle = &message["receipt_handle"];
+            client.ask(Flags::REQ, &format!("{{\"op\":\"ack\",\"receipt_handle\":{handle}}}"), "");
+        }
+        assert_eq!(in_memory(service.id(), canary), 0, "it is wiped: {length}");
     }
 }

@@ -2,23 +2,26 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::texts::texts;
+
 /// `POST /v1/caps/mint`
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct MintRequest {
     /// What it allows: `send`, `recv`, `ack`, `nack`, `admin`.
+    #[serde(deserialize_with = "texts")]
     #[cfg_attr(feature = "openapi", schema(min_items = 1, max_items = 5))]
     pub ops: Vec<String>,
     /// Mailboxes by name, or by how their names begin: `jobs`, `tenant-a:*`. All if there are none.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "texts", skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "openapi", schema(max_items = 32))]
     pub topics: Vec<String>,
     /// For how long; the service's longest if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl_s: Option<u64>,
     /// Other caveats, as they are written: `rate = 100/s`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "texts", skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "openapi", schema(max_items = 32))]
     pub caveats: Vec<String>,
 }

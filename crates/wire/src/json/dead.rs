@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::texts::maybe_texts;
+
 /// `POST /v1/dlq/reprocess` and `POST /v1/dlq/delete`: which dead letters. All of the mailbox
 /// unless one of the three says otherwise; at most one may.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -15,7 +17,7 @@ pub struct DeadRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
     /// These.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "maybe_texts", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(max_items = 256))]
     pub msg_ids: Option<Vec<String>>,
     /// All that died of this.

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::attributes::Attributes;
 use crate::hash::Hash;
+use crate::object::{Listed, objects};
 use crate::payload::Payload;
 
 /// One delivery of a message, or a message that is looked at.
@@ -98,7 +99,7 @@ impl Envelope {
 const REST: usize = 1024;
 
 /// A message that is looked at, with where it is in its life.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Record {
     /// The message.
@@ -133,10 +134,26 @@ pub struct Death {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Records {
     /// In order.
+    #[serde(deserialize_with = "objects")]
     pub messages: Vec<Record>,
 }
 
+impl Listed for Envelope {
+    fn attributes(&self) -> usize {
+        self.attrs.len()
+    }
+}
+
+impl Listed for Record {
+    fn attributes(&self) -> usize {
+        self.envelope.attributes()
+    }
+}
+
 hide_secrets!(Envelope, msg_id, topic, ts, attempt);
+
+// What a consumer said went wrong may have some of the message in it.
+hide_secrets!(Record, envelope, state, receivable_in_ms, death);
 
 #[cfg(test)]
 mod tests {

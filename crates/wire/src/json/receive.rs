@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Envelope;
+use crate::object::objects;
 
 /// `POST /v1/recv` and `POST /v1/recv/stream`
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -34,6 +35,7 @@ pub struct ReceiveRequest {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Received {
     /// In order.
+    #[serde(deserialize_with = "objects")]
     pub messages: Vec<Envelope>,
 }
 

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Problem;
 use crate::attributes::Attributes;
-use crate::object::objects;
+use crate::object::{Listed, objects};
 use crate::payload::Payload;
 
 /// `POST /v1/send`
@@ -96,6 +96,12 @@ pub struct BatchMessage {
     pub traceparent: Option<String>,
 }
 
+impl Listed for BatchMessage {
+    fn attributes(&self) -> usize {
+        self.attrs.len()
+    }
+}
+
 impl From<SendRequest> for BatchMessage {
     fn from(it: SendRequest) -> Self {
         Self {
@@ -144,6 +150,7 @@ pub struct SendBatchRequest {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SentBatch {
     /// One for each message.
+    #[serde(deserialize_with = "objects")]
     pub results: Vec<BatchResult>,
 }
 
@@ -160,6 +167,8 @@ pub enum BatchResult {
         error: Box<Problem>,
     },
 }
+
+impl Listed for BatchResult {}
 
 hide_secrets!(SendRequest, topic);
 

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Problem;
-use crate::object::objects;
+use crate::object::{Listed, objects};
 
 /// `POST /v1/ack/{msg_id}`
 #[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -136,6 +136,7 @@ pub struct SettleBatchRequest {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SettledBatch {
     /// One for each delivery.
+    #[serde(deserialize_with = "objects")]
     pub results: Vec<SettleResult>,
 }
 
@@ -155,6 +156,10 @@ pub enum SettleResult {
         error: Box<Problem>,
     },
 }
+
+impl Listed for SettleItem {}
+
+impl Listed for SettleResult {}
 
 hide_secrets!(AckRequest,);
 

@@ -3,13 +3,15 @@
 use serde::{Deserialize, Serialize};
 
 use super::stated;
-use crate::object::maybe_object;
+use crate::object::{Listed, maybe_object, objects};
+use crate::texts::texts;
 
 /// `GET /v1/topics`
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Topics {
     /// Sorted by name.
+    #[serde(deserialize_with = "objects")]
     pub topics: Vec<TopicEntry>,
 }
 
@@ -23,6 +25,8 @@ pub struct TopicEntry {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stats: Option<Stats>,
 }
+
+impl Listed for TopicEntry {}
 
 /// `GET /v1/topics/{topic}`
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -188,6 +192,7 @@ pub struct RetentionChange {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LookUpRequest {
     /// These, in whatever state; those that are gone are left out.
+    #[serde(deserialize_with = "texts")]
     #[cfg_attr(feature = "openapi", schema(max_items = 256))]
     pub msg_ids: Vec<String>,
 }

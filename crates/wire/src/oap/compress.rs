@@ -17,11 +17,17 @@ const DID_NOT_FIT: usize = (ZSTD_error_dstSize_tooSmall as usize).wrapping_neg()
 const MAGIC: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
 /// Room for a first try if the bytes do not say how much they are.
 const FIRST_TRY: usize = 64 * 1024;
+/// A payload may be so many times what it was compressed to: a few bytes that become megabytes are
+/// nobody's message, and cost the one who inflates them far more than the one who sends them.
+const RATIO: usize = 200;
+/// What is no larger than this may be compressed to anything.
+const FREE: usize = 64 * 1024;
 
 /// What was compressed: exactly one frame of zstd. It is wiped when it is dropped.
 ///
 /// # Errors
-/// It is not that, or it is or needs more than `max` bytes. Whose answer this is nobody knows here.
+/// It is not that, or it is or needs more than `max` bytes, or more than [`most_inflated`]. Whose
+/// answer this is nobody knows here.
 pub fn inflate(deflated: &[u8], max: usize) -> Result<Bytes, Malformed> {
     inflated(deflated, max).map(wiped).map_err(|fault| Malformed::new(fault, 0))
 }
@@ -38,15 +44,20 @@ fn inflated(deflated: &[u8], max: usize) -> Result<Vec<u8>, Fault> {
     if announced.is_some_and(too_large) || window(deflated).is_some_and(too_large) {
         return Err(Fault::Inflates(max));
     }
+    let most = max.min(most_inflated(deflated.len()));
+    let too_much = if most < max { Fault::Ratio(most) } else { Fault::Inflates(max) };
     if let Some(size) = announced {
+        if size > most as u64 {
+            return Err(too_much);
+        }
         return attempt(deflated, size as usize).map_err(|_| Fault::NotZstd);
     }
-    let mut room = FIRST_TRY.min(max);
+    let mut room = FIRST_TRY.min(most);
     loop {
         match attempt(deflated, room) {
             Ok(inflated) => return Ok(inflated),
-            Err(DID_NOT_FIT) if room < max => room = room.saturating_mul(4).min(max),
-            Err(DID_NOT_FIT) => return Err(Fault::Inflates(max)),
+            Err(DID_NOT_FIT) if room < most => room = room.saturating_mul(4).min(most),
+            Err(DID_NOT_FIT) => return Err(too_much),
             Err(_) => return Err(Fault::NotZstd),
         }
     }
@@ -65,10 +76,19 @@ fn attempt(deflated: &[u8], room: usize) -> Result<Vec<u8>, usize> {
     Ok(inflated)
 }
 
-/// To how many bytes a payload inflates, if it says so. It may be lying.
+/// To how many bytes a payload of so many may inflate, whatever else there is room for.
 #[must_use]
-pub fn announced(deflated: &[u8]) -> Option<u64> {
-    get_frame_content_size(deflated).ok().flatten()
+pub const fn most_inflated(deflated_len: usize) -> usize {
+    let most = deflated_len.saturating_mul(RATIO);
+    if most < FREE { FREE } else { most }
+}
+
+/// How much [`inflate`] may take, as far as that can be told before: what it says, or the bound.
+#[must_use]
+pub fn inflates_to(deflated: &[u8], max: usize) -> usize {
+    let most = max.min(most_inflated(deflated.len()));
+    let announced = get_frame_content_size(deflated).ok().flatten();
+    announced.map_or(most, |size| usize::try_from(size).unwrap_or(most).min(most))
 }
 
 /// How far back its parts refer, as a frame of zstd says: what others would need beside the result.
@@ -83,12 +103,12 @@ fn window(deflated: &[u8]) -> Option<u64> {
     Some(base + base / 8 * u64::from(window & 7))
 }
 
-/// Compressed, if that is smaller.
+/// Compressed, if that is smaller, and not so much smaller that nobody would inflate it.
 #[must_use]
 pub fn deflate(plain: &[u8]) -> Option<Vec<u8>> {
     let mut deflated = Vec::with_capacity(plain.len().checked_sub(1)?);
     compress(&mut deflated, plain, LEVEL).ok()?;
-    Some(deflated)
+    (plain.len() <= most_inflated(deflated.len())).then_some(deflated)
 }
 
 #[cfg(test)]
@@ -118,7 +138,7 @@ mod tests {
     #[test]
     fn what_is_compressed_comes_back() {
         for len in [1, 100, FIRST_TRY - 1, FIRST_TRY, FIRST_TRY + 1, 1_000_000] {
-            let plain: Vec<u8> = (0..len).map(|at| (at / 100) as u8).collect();
+            let plain: Vec<u8> = (0..len).map(|at| (at * at / 9000) as u8).collect();
             assert_eq!(inflate(&streamed(&plain, None), MAX_INFLATED).unwrap(), plain);
             if let Some(deflated) = deflate(&plain) {
                 assert!(deflated.len() < len);
@@ -135,11 +155,31 @@ mod tests {
 
     #[test]
     fn the_bound_holds_whether_the_length_is_announced_or_not() {
-        let plain = vec![b'x'; 300_000];
+        let plain: Vec<u8> = (0..300_000_u64).map(|at| (at * at / 9000) as u8).collect();
         for deflated in [deflate(&plain).unwrap(), streamed(&plain, Some(17))] {
             assert_eq!(inflate(&deflated, 300_000).unwrap(), plain);
             assert_eq!(fault(&deflated, 299_999), Fault::Inflates(299_999));
         }
+    }
+
+    #[test]
+    fn a_few_bytes_do_not_become_megabytes() {
+        let bomb = vec![0; MAX_INFLATED];
+        assert_eq!(deflate(&bomb), None);
+        let mut announced = Vec::with_capacity(4096);
+        compress(&mut announced, &bomb, LEVEL).unwrap();
+        for deflated in [announced, streamed(&bomb, None)] {
+            let most = most_inflated(deflated.len());
+            assert!(most < MAX_INFLATED / 10, "{most}");
+            assert_eq!(fault(&deflated, MAX_INFLATED), Fault::Ratio(most));
+            assert_eq!(inflates_to(&deflated, MAX_INFLATED), most);
+        }
+        // What is small in any case may be compressed to nothing.
+        let small = vec![0; FREE];
+        assert_eq!(inflate(&deflate(&small).unwrap(), MAX_INFLATED).unwrap(), small);
+        assert_eq!(inflates_to(&deflate(&small).unwrap(), MAX_INFLATED), FREE);
+        assert_eq!(most_inflated(1), FREE);
+        assert_eq!(most_inflated(usize::MAX), usize::MAX);
     }
 
     #[test]
@@ -181,7 +221,7 @@ mod tests {
 
     #[test]
     fn a_window_that_is_larger_than_the_bound_is_refused() {
-        let plain = [b'x'; 100_000];
+        let plain = [b'x'; FREE];
         assert_eq!(inflate(&streamed(&plain, Some(23)), MAX_INFLATED).unwrap(), &plain[..]);
         assert_eq!(fault(&streamed(&plain, Some(24)), MAX_INFLATED), Fault::Inflates(MAX_INFLATED));
         let mut deflated = streamed(&plain, Some(23));

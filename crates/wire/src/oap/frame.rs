@@ -294,11 +294,16 @@ mod tests {
         // Digits of a hash: half as large when compressed.
         let digits = |n: u64| blake3::hash(&n.to_be_bytes()).to_hex().to_string();
         let larger_than_a_frame: String = (0..3 * MAX_FRAME as u64 / 64).map(digits).collect();
-        let larger_than_may_be_inflated = "x".repeat(MAX_INFLATED + 1);
+        // Nothing comes twice in the first part, or it would be compressed so well that nobody
+        // inflates it.
+        let often = larger_than_a_frame[..MAX_INFLATED / 64].repeat(64);
+        let larger_than_may_be_inflated = format!("{often}x");
+        let too_well = "x".repeat(MAX_INFLATED);
         for (plain, helps) in [
             (&larger_than_a_frame[..], false),
             (&larger_than_may_be_inflated, false),
             (&larger_than_may_be_inflated[1..], true),
+            (&too_well, false),
         ] {
             let mut out = Vec::new();
             let mut begun = Begun::new(&mut out, Header::new(Flags::RESP, APP_JSON, 5));

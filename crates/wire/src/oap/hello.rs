@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::ops::BadOp;
 use super::{Flags, MAX_FRAME, MAX_INFLIGHT, VERSION};
 use crate::object::Object;
+use crate::texts::texts;
 
 /// Longest name of a client.
 const NAME_LEN: usize = 256;
@@ -44,6 +45,7 @@ pub struct HelloAnswer {
     /// Versions that are spoken.
     pub versions: Vec<u16>,
     /// Ways to it, such as `tcp+tls`.
+    #[serde(deserialize_with = "texts")]
     pub transports: Vec<String>,
 }
 

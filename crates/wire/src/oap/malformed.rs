@@ -34,6 +34,8 @@ pub enum Fault {
     NotZstd,
     /// Its payload inflates to more than this.
     Inflates(usize),
+    /// Its payload is so well compressed that nobody inflates it: it would be more than this.
+    Ratio(usize),
     /// It is neither a request nor an answer nor a part, or is several of them.
     Kind,
     /// It is an answer, from one who should ask.
@@ -77,7 +79,7 @@ impl Malformed {
     #[must_use]
     pub const fn code(&self) -> u16 {
         match self.fault {
-            Fault::TooLong(_) | Fault::Inflates(_) => 413,
+            Fault::TooLong(_) | Fault::Inflates(_) | Fault::Ratio(_) => 413,
             _ => 400,
         }
     }
@@ -92,7 +94,7 @@ impl Malformed {
     /// a frame that was in order.
     #[must_use]
     pub const fn closes(&self) -> bool {
-        !matches!(self.fault, Fault::NotZstd | Fault::Inflates(_))
+        !matches!(self.fault, Fault::NotZstd | Fault::Inflates(_) | Fault::Ratio(_))
     }
 }
 
@@ -125,6 +127,13 @@ impl fmt::Display for Fault {
             Self::NotZstd => "COMP, but the payload is not exactly one frame of zstd",
             Self::Inflates(most) => {
                 return write!(f, "the payload inflates to, or needs, more than {most} bytes");
+            }
+            Self::Ratio(most) => {
+                return write!(
+                    f,
+                    "the payload inflates to more than {most} bytes, which is too much for what \
+                     was sent: send it as it is"
+                );
             }
             Self::Kind => "exactly one of REQ, RESP and EVENT has to be set",
             Self::AnswerFromClient => "RESP from a client: it can only ask",

@@ -14,7 +14,7 @@ pub mod ops;
 mod requests;
 
 pub use answers::{Answers, Piece};
-pub use compress::{announced, deflate, inflate};
+pub use compress::{deflate, inflate, inflates_to, most_inflated};
 pub use decode::Decoder;
 pub use flags::Flags;
 pub use frame::{Begun, Frame, TooLarge, spread};

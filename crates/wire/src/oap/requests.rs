@@ -68,7 +68,11 @@ impl Requests {
                 self.take_request(header)
             }
         });
-        step.map_err(|fault| Malformed::new(fault, header.corr_id))
+        step.map_err(|fault| match fault {
+            // Under that id the other one will be answered.
+            Fault::CorrIdInUse => Malformed::new(fault, 0),
+            _ => Malformed::new(fault, header.corr_id),
+        })
     }
 
     /// The request with this `corr_id` is answered. One that is not complete stays in flight.
@@ -191,6 +195,7 @@ mod tests {
     fn take_app(them: &mut Requests, flags: Flags, app: u16, id: u64) -> Result<Step, Fault> {
         let taken = them.take(&Header::new(flags, app, id));
         taken.map_err(|malformed| {
+            let id = if malformed.fault == Fault::CorrIdInUse { 0 } else { id };
             assert_eq!((malformed.code(), malformed.corr_id()), (400, id));
             assert!(malformed.closes());
             malformed.fault

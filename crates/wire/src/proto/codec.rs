@@ -1,4 +1,4 @@
-//! How gRPC reads and writes messages: as protobuf, with a bound on the fields that are read, and
+//! How gRPC reads and writes messages: as protobuf, with a bound on the lists that are read, and
 //! with room for all that is written.
 
 use std::fmt;
@@ -10,7 +10,7 @@ use prost::Message;
 use tonic::Status;
 use tonic::codec::{DecodeBuf, Decoder, EncodeBuf, Encoder};
 
-use super::{Unreadable, fields};
+use super::{Counted, Unreadable};
 
 /// Writes `T`, reads `U`. The service and the client that are generated use it.
 pub struct Codec<T, U>(PhantomData<(T, U)>);
@@ -30,7 +30,7 @@ impl<T, U> Default for Codec<T, U> {
 impl<T, U> tonic::codec::Codec for Codec<T, U>
 where
     T: Message + 'static,
-    U: Message + Default + 'static,
+    U: Message + Default + Counted + 'static,
 {
     type Encode = T;
     type Decode = U;
@@ -76,13 +76,13 @@ impl<U> fmt::Debug for Reader<U> {
     }
 }
 
-impl<U: Message + Default> Decoder for Reader<U> {
+impl<U: Message + Default + Counted> Decoder for Reader<U> {
     type Item = U;
     type Error = Status;
 
     fn decode(&mut self, bytes: &mut DecodeBuf<'_>) -> Result<Option<U>, Status> {
         // All of it is in one piece.
-        fields::check(bytes.chunk()).map_err(refused)?;
+        U::check(bytes.chunk()).map_err(refused)?;
         U::decode(bytes).map(Some).map_err(|error| refused(error.into()))
     }
 }

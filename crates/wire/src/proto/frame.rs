@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use prost::Message;
 
-use super::{Asked, Detach, Unreadable, fields, v1};
+use super::{Asked, Counted, Detach, Unreadable, v1};
 use crate::{call, json};
 
 /// Reads what a client asks. Payloads are detached, see [`Detach`].
@@ -11,7 +11,7 @@ use crate::{call, json};
 /// # Errors
 /// If it is no request; nothing that is in it is in the error.
 pub fn read_request(bytes: Bytes) -> Result<Asked, Unreadable> {
-    fields::check_choice(&bytes)?;
+    v1::Request::check(&bytes)?;
     let mut request = v1::Request::decode(bytes)?;
     request.detach();
     Ok(request.try_into()?)
@@ -28,7 +28,7 @@ pub fn write_request(asked: Asked) -> Vec<u8> {
 /// # Errors
 /// If it is no answer; nothing that is in it is in the error.
 pub fn read_reply(bytes: Bytes) -> Result<call::Reply, Unreadable> {
-    fields::check_choice(&bytes)?;
+    v1::Reply::check(&bytes)?;
     let mut reply = v1::Reply::decode(bytes)?;
     reply.detach();
     Ok(reply.try_into()?)

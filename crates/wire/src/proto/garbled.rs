@@ -29,7 +29,7 @@ impl From<Infallible> for Garbled {
 pub enum Unreadable {
     /// They are no protobuf, or that of something else.
     NoProtobuf(DecodeError),
-    /// More fields than [`MAX_FIELDS`](super::MAX_FIELDS).
+    /// Longer lists than [`MAX_FIELDS`](super::MAX_FIELDS) or [`bounds`](crate::bounds) allow.
     TooManyFields,
     /// Longer than was allowed.
     TooLong,

@@ -54,7 +54,7 @@ pub use crate::call::Asked;
 #[cfg(feature = "grpc")]
 pub use codec::{Codec, Reader, Writer};
 pub use detach::Detach;
-pub use fields::MAX_FIELDS;
+pub use fields::{Counted, MAX_FIELDS};
 pub use frame::{read_reply, read_request, write_received, write_reply, write_request};
 pub use garbled::{Garbled, Unreadable};
 #[cfg(feature = "grpc")]

@@ -4,7 +4,8 @@
 use bytes::Bytes;
 use prost::Message;
 
-use super::v1;
+use super::fields::{Field, Shape, Shaped};
+use super::{Counted, v1};
 use crate::json;
 
 /// How a problem is called in there.
@@ -19,6 +20,10 @@ struct Rich {
     message: String,
     #[prost(message, repeated, tag = "3")]
     details: Vec<Any>,
+}
+
+impl Shaped for Rich {
+    const SHAPE: Shape = &[(3, Field::Many(&[]))];
 }
 
 /// `google.protobuf.Any`.
@@ -42,6 +47,7 @@ pub fn details(code: i32, problem: json::Problem) -> Bytes {
 /// The problem that is in the details of a status, if there is one.
 #[must_use]
 pub fn problem(details: &[u8]) -> Option<json::Problem> {
+    Rich::check(details).ok()?;
     let rich = Rich::decode(details).ok()?;
     let problem = rich.details.into_iter().find(|it| it.type_url == PROBLEM)?;
     v1::Problem::decode(problem.value).ok().map(json::Problem::from)
@@ -50,6 +56,17 @@ pub fn problem(details: &[u8]) -> Option<json::Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::proto::MAX_FIELDS;
+
+    #[test]
+    fn details_have_an_end() {
+        let count = |count| {
+            let details = vec![Any { type_url: String::new(), value: Bytes::new() }; count];
+            let rich = Rich { code: 3, message: String::new(), details };
+            Rich::check(&rich.encode_to_vec()).is_ok()
+        };
+        assert!(count(MAX_FIELDS) && !count(MAX_FIELDS + 1));
+    }
 
     #[test]
     fn a_problem_is_found_where_it_was_put() {

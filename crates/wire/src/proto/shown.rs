@@ -1,6 +1,6 @@
-//! How messages are shown for debugging that have a payload, a receipt handle or a capability: with
-//! a few other fields. Messages that contain one of these show it the same way. Which ones they are
-//! is said once more in `build.rs`.
+//! How messages are shown for debugging that have a payload, a receipt handle, a capability, or what
+//! went wrong with a payload: with a few other fields. Messages that contain one of these show it
+//! the same way. Which ones they are is said once more in `build.rs`.
 
 use std::fmt;
 
@@ -22,6 +22,7 @@ show! {
     SendRequest: topic;
     BatchMessage: topic;
     Envelope: msg_id, topic, ts, attempt;
+    Record: envelope, state, receivable_in_ms, death;
     AckRequest: msg_id;
     NackRequest: msg_id, delay_ms, dead;
     ExtendRequest: msg_id, visibility_ms;

@@ -4,7 +4,7 @@
 use bytes::BytesMut;
 use prost::Message;
 
-use super::{Detach, Unreadable, fields, v1};
+use super::{Counted, Detach, Unreadable, v1};
 use crate::json;
 
 /// One thing of a stream.
@@ -58,7 +58,7 @@ pub fn read_streamed(
     if envelope.is_empty() {
         return Ok(Some(Streamed::SignOfLife));
     }
-    fields::check(&envelope)?;
+    v1::Envelope::check(&envelope)?;
     let mut envelope = v1::Envelope::decode(envelope.freeze())?;
     envelope.detach();
     Ok(Some(Streamed::Envelope(Box::new(envelope.try_into()?))))

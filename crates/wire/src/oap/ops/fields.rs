@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use serde::de::{Error, SeqAccess, Visitor};
+use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::BadOp;
@@ -13,16 +13,14 @@ use crate::json::{
     BatchMessage, LookUpRequest, PolicyChange, ReceiveRequest, SendBatchRequest, SendRequest,
     SettleItem, SettleOp,
 };
-use crate::object::Object;
+use crate::object::{Listed, Object, objects};
 use crate::payload::{Payload, wiped};
+use crate::texts::texts;
 
 /// Messages of a receive that does not say how many.
 const USUAL: u32 = 10;
 /// Most that `max` may say.
 const MOST: u32 = 100;
-/// Most messages of a batch that are read: each takes far more room than its text, and no service
-/// takes as many.
-const MOST_MESSAGES: usize = 1024;
 
 /// None at all.
 #[derive(Deserialize)]
@@ -70,6 +68,12 @@ pub(super) struct MessageFields {
     corr_id: Option<String>,
     sig: Option<String>,
     traceparent: Option<String>,
+}
+
+impl Listed for MessageFields {
+    fn attributes(&self) -> usize {
+        self.attrs.len()
+    }
 }
 
 impl MessageFields {
@@ -121,43 +125,14 @@ impl MessageFields {
 #[serde(deny_unknown_fields)]
 pub(super) struct BatchFields {
     topic: Option<String>,
-    messages: Messages,
+    #[serde(deserialize_with = "objects")]
+    messages: Vec<MessageFields>,
 }
 
 impl BatchFields {
     pub(super) fn into_request(self) -> Result<SendBatchRequest, BadOp> {
-        let messages = self.messages.0.into_iter().map(MessageFields::into_message);
+        let messages = self.messages.into_iter().map(MessageFields::into_message);
         Ok(SendBatchRequest { topic: self.topic, messages: messages.collect::<Result<_, _>>()? })
-    }
-}
-
-/// A list of messages that has an end.
-struct Messages(Vec<MessageFields>);
-
-impl<'de> Deserialize<'de> for Messages {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct List;
-
-        impl<'de> Visitor<'de> for List {
-            type Value = Messages;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "at most {MOST_MESSAGES} messages")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Messages, A::Error> {
-                let mut messages = Vec::new();
-                while let Some(Object(message)) = list.next_element()? {
-                    if messages.len() == MOST_MESSAGES {
-                        return Err(A::Error::invalid_length(messages.len() + 1, &self));
-                    }
-                    messages.push(message);
-                }
-                Ok(Messages(messages))
-            }
-        }
-
-        deserializer.deserialize_seq(List)
     }
 }
 
@@ -272,6 +247,7 @@ impl From<ConfigureFields> for ConfigureRequest {
 #[serde(deny_unknown_fields)]
 pub(super) struct LookUpFields {
     topic: String,
+    #[serde(deserialize_with = "texts")]
     msg_ids: Vec<String>,
 }
 

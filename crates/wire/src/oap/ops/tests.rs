@@ -133,7 +133,7 @@ fn batches_are_lists_of_messages_and_of_deliveries() {
 
     let many = |count| format!(r#"{{"op":"send_batch","messages":[{}]}}"#, many_messages(count));
     assert!(read(many(1024).as_bytes()).is_ok());
-    assert!(refused(&many(1025)).to_string().contains("at most 1024 messages"));
+    assert!(refused(&many(1025)).to_string().contains("at most 1024 objects"));
 }
 
 fn many_messages(count: usize) -> String {

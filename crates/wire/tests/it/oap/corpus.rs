@@ -7,11 +7,14 @@ use std::path::{Path, PathBuf};
 mod frame;
 #[path = "../../../../../fuzz/checks/ops.rs"]
 mod ops;
+#[cfg(feature = "proto")]
+#[path = "../../../../../fuzz/checks/proto.rs"]
+mod proto;
 #[path = "../../../../../fuzz/checks/sequence.rs"]
 mod sequence;
 
 /// Allocations are not bounded here.
-fn allow(_most: usize) {}
+fn allow(_at_once: usize, _in_all: usize) {}
 
 /// Most inputs of a target, and most bytes of all of them: they are for ever.
 const MOST: (usize, usize) = (200, 200 * 1024);
@@ -27,7 +30,7 @@ fn kept(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
 }
 
 /// Says which input it was if a check fails.
-fn replay(target: &str, check: fn(&[u8], fn(usize))) {
+fn replay(target: &str, check: fn(&[u8], fn(usize, usize))) {
     for (path, input) in kept(target) {
         let checked = std::panic::catch_unwind(|| check(&input, allow));
         assert!(checked.is_ok(), "{}", path.display());
@@ -47,4 +50,10 @@ fn sequences_hold() {
 #[test]
 fn ops_hold() {
     replay("ops", ops::check);
+}
+
+#[cfg(feature = "proto")]
+#[test]
+fn protobuf_holds() {
+    replay("proto", proto::check);
 }

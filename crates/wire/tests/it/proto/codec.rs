@@ -5,7 +5,8 @@ use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-use mailbox_wire::proto::{Codec, MAX_FIELDS, Unreadable, v1};
+use mailbox_wire::bounds::{ATTRIBUTES, TEXTS};
+use mailbox_wire::proto::{Codec, Counted, MAX_FIELDS, Unreadable, v1};
 use tonic::codec::{Codec as _, EncodeBody, Streaming};
 use tonic::codegen::tokio_stream;
 use tonic::{Code, Status};
@@ -14,7 +15,7 @@ use tonic::{Code, Status};
 fn sent<T, U>(message: T) -> Result<Option<U>, Status>
 where
     T: prost::Message + 'static,
-    U: prost::Message + Default + 'static,
+    U: prost::Message + Default + Counted + 'static,
 {
     let source = tokio_stream::once(Ok(message));
     let writer = Codec::<T, U>::default().encoder();
@@ -54,4 +55,22 @@ fn too_many_fields_and_what_is_no_message_are_the_callers_mistake() {
     // A string that is no text: field 1 of one is field 1 of the other.
     let garbage = refused(sent(v1::Cancel { corr_id: 7 }));
     assert!(garbage.contains("SendBatchRequest.topic"), "{garbage}");
+}
+
+#[test]
+fn lists_in_messages_in_messages_have_an_end() {
+    let ids = |count| {
+        let msg_ids = Some(v1::MessageIds { msg_ids: vec![String::new(); count] });
+        v1::ReprocessRequest { msg_ids, ..v1::ReprocessRequest::default() }
+    };
+    assert_eq!(sent(ids(TEXTS)).unwrap(), Some(ids(TEXTS)));
+    let many = sent::<_, v1::ReprocessRequest>(ids(TEXTS + 1)).unwrap_err();
+    assert_eq!(many.message(), "more fields than any message needs");
+    let send = |count| {
+        let attrs = (0..count).map(|key: usize| (key.to_string(), String::new())).collect();
+        v1::SendRequest { attrs, ..v1::SendRequest::default() }
+    };
+    assert_eq!(sent(send(ATTRIBUTES)).unwrap(), Some(send(ATTRIBUTES)));
+    let many = sent::<_, v1::SendRequest>(send(ATTRIBUTES + 1)).unwrap_err();
+    assert_eq!(many.code(), Code::InvalidArgument);
 }

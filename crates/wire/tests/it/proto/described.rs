@@ -38,7 +38,9 @@ pub(crate) struct Field {
     #[prost(string, tag = "1")]
     pub(crate) name: String,
     #[prost(uint32, tag = "3")]
-    number: u32,
+    pub(crate) number: u32,
+    #[prost(uint32, tag = "4")]
+    label: u32,
     #[prost(uint32, tag = "5")]
     kind: u32,
     #[prost(string, tag = "6")]
@@ -69,6 +71,18 @@ pub(crate) struct Call {
 
 /// The number of the kind of fields that are messages.
 const MESSAGE: u32 = 11;
+/// The number of the label of lists and maps.
+const REPEATED: u32 = 3;
+
+/// The fields on the way to a list, from a message to one in it; the last is the list.
+pub(crate) type Path<'a> = Vec<&'a Field>;
+
+impl Field {
+    /// Whether it can be there many times, each beside the others.
+    pub(crate) fn is_list(&self) -> bool {
+        self.label == REPEATED
+    }
+}
 
 /// Package `mailbox.v1`.
 pub(crate) struct Described {
@@ -96,6 +110,21 @@ impl Described {
 
     pub(crate) fn message(&self, name: &str) -> &Message {
         &self.messages[&format!(".mailbox.v1.{name}")]
+    }
+
+    /// All lists and maps that are in a message, or in messages in it.
+    pub(crate) fn lists(&self, message: &str) -> Vec<Path<'_>> {
+        let mut lists = Vec::new();
+        for field in &self.messages[message].fields {
+            if field.is_list() {
+                lists.push(vec![field]);
+            }
+            if field.kind == MESSAGE {
+                let inside = self.lists(&field.type_name);
+                lists.extend(inside.into_iter().map(|rest| [vec![field], rest].concat()));
+            }
+        }
+        lists
     }
 
     /// Notes every field that is in these bytes, as `message.field`, also in messages in it.

@@ -1,6 +1,7 @@
 //! What no honest client sends.
 
 use bytes::{Bytes, BytesMut};
+use mailbox_wire::bounds::{ATTRIBUTES, TEXTS};
 use mailbox_wire::call::Request;
 use mailbox_wire::proto::v1::request::Call;
 use mailbox_wire::proto::{
@@ -11,9 +12,10 @@ use mailbox_wire::{call, json};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use prost::Message as _;
-use prost::encoding::{encode_key, encode_varint};
+use prost::encoding::{WireType, encode_key, encode_varint};
 
 use super::answers::{answers, envelope};
+use super::described::{Described, Field};
 use super::questions::questions;
 
 #[test]
@@ -87,33 +89,112 @@ fn fields_that_are_not_known_are_skipped() {
     let Some(Call::Send(message)) = v1::Request::from(send.clone()).call else { panic!("a send") };
     let message = [message.encode_to_vec(), unknown()].concat();
     let mut frame = unknown();
-    encode_key(1, prost::encoding::WireType::LengthDelimited, &mut frame);
+    encode_key(1, WireType::LengthDelimited, &mut frame);
     encode_varint(message.len() as u64, &mut frame);
     frame.extend(message);
     frame.extend(unknown());
     assert_eq!(read_request(frame.into()), Ok(Asked::Call(send)));
 }
 
-/// A batch of so many messages of two bytes each.
-fn batch_of(count: usize) -> Bytes {
-    let messages = vec![v1::BatchMessage::default(); count];
-    let batch = v1::SendBatchRequest { topic: None, messages };
-    v1::Request { call: Some(Call::SendBatch(batch)) }.encode_to_vec().into()
+#[test]
+fn a_list_that_would_take_too_much_memory_is_refused_before_it_is_read() {
+    let described = Described::new();
+    let mut names = Vec::new();
+    for (message, read) in [
+        (".mailbox.v1.Request", (|it| read_request(it).map(drop)) as Read),
+        (".mailbox.v1.Reply", |it| read_reply(it).map(drop)),
+    ] {
+        for path in described.lists(message) {
+            let name = path.iter().map(|field| &*field.name).collect::<Vec<_>>().join(".");
+            let most = most(path.last().unwrap());
+            // What is in it may be garbled, which is found out after it was read.
+            assert_ne!(read(list(&path, most)), Err(Unreadable::TooManyFields), "{name}");
+            assert_eq!(read(list(&path, most + 1)), Err(Unreadable::TooManyFields), "{name}");
+            // The same message again is added to the first, so it counts with it.
+            let again = list(&path, most / 2 + 1).repeat(2);
+            let is_one = !path[..path.len() - 1].iter().any(|field| field.is_list());
+            if is_one && most != ATTRIBUTES {
+                assert_eq!(read(again.into()), Err(Unreadable::TooManyFields), "{name}");
+            }
+            names.push(name);
+        }
+    }
+    for nested in [
+        "send.attrs",
+        "send_batch.messages",
+        "send_batch.messages.attrs",
+        "look_up.msg_ids",
+        "reprocess.msg_ids.msg_ids",
+        "delete_dead.msg_ids.msg_ids",
+        "mint_capability.caveats",
+        "records.messages.envelope.attrs",
+    ] {
+        assert!(names.iter().any(|name| name == nested), "{nested}: {names:?}");
+    }
+}
+
+type Read = fn(Bytes) -> Result<(), Unreadable>;
+
+/// How long a list may be.
+fn most(field: &Field) -> usize {
+    match (&*field.type_name, field.type_name.ends_with("AttrsEntry")) {
+        ("", _) => TEXTS,
+        (_, true) => ATTRIBUTES,
+        (_, false) => MAX_FIELDS,
+    }
+}
+
+/// A message with a list of so many elements of two bytes each.
+fn list(path: &[&Field], count: usize) -> Bytes {
+    let (list, way) = path.split_last().unwrap();
+    let mut message = Vec::new();
+    encode_key(list.number, WireType::LengthDelimited, &mut message);
+    message.push(0);
+    message = message.repeat(count);
+    for field in way.iter().rev() {
+        message = field_of(field.number, &message);
+    }
+    message.into()
+}
+
+fn field_of(number: u32, inside: &[u8]) -> Vec<u8> {
+    let mut message = Vec::new();
+    encode_key(number, WireType::LengthDelimited, &mut message);
+    encode_varint(inside.len() as u64, &mut message);
+    message.extend(inside);
+    message
 }
 
 #[test]
-fn a_list_that_would_take_too_much_memory_is_refused_before_it_is_read() {
-    // The batch itself is a field, too.
-    assert!(read_request(batch_of(MAX_FIELDS - 1)).is_ok());
-    assert_eq!(read_request(batch_of(MAX_FIELDS)), Err(Unreadable::TooManyFields));
-    // The same message again is added to the first, so it counts with it.
-    let half = batch_of(MAX_FIELDS / 2);
-    let twice = [&half[..], &half[..]].concat();
-    assert_eq!(read_request(twice.into()), Err(Unreadable::TooManyFields));
-    let topics = vec![v1::TopicEntry::default(); MAX_FIELDS];
-    let answer = v1::reply::Answer::Topics(v1::ListTopicsResponse { topics });
-    let frame = v1::Reply { answer: Some(answer) }.encode_to_vec();
-    assert_eq!(read_reply(frame.into()), Err(Unreadable::TooManyFields));
+fn attributes_of_a_batch_are_counted_together() {
+    let batch = |attributes: usize| {
+        let with = |count| {
+            let attrs = (0..count).map(|key: usize| (key.to_string(), String::new())).collect();
+            v1::BatchMessage { attrs, ..v1::BatchMessage::default() }
+        };
+        let full = attributes / ATTRIBUTES;
+        let mut messages = vec![with(ATTRIBUTES); full];
+        messages.push(with(attributes % ATTRIBUTES));
+        let batch = v1::SendBatchRequest { topic: None, messages };
+        let frame = v1::Request { call: Some(Call::SendBatch(batch)) }.encode_to_vec();
+        read_request(frame.into())
+    };
+    let Ok(Asked::Call(Request::SendBatch(read))) = batch(TEXTS) else { panic!("a batch") };
+    assert_eq!(read.messages.iter().map(|it| it.attrs.len()).sum::<usize>(), TEXTS);
+    assert_eq!(batch(TEXTS + 1), Err(Unreadable::TooManyFields));
+}
+
+#[test]
+fn a_part_that_is_longer_than_what_it_is_in_is_refused_before_it_is_read() {
+    // `reprocess` with two bytes, in which `msg_ids` begins that has all the rest.
+    let ids = list(&[Described::new().message("MessageIds").fields.first().unwrap()], TEXTS + 1);
+    let inside = field_of(3, &ids);
+    let mut frame = Vec::new();
+    encode_key(25, WireType::LengthDelimited, &mut frame);
+    encode_varint(2, &mut frame);
+    frame.extend(inside);
+    let read = read_request(frame.into());
+    assert!(matches!(read, Err(Unreadable::NoProtobuf(_))), "{read:?}");
 }
 
 #[test]

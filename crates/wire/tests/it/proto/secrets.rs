@@ -1,9 +1,12 @@
-//! Payloads, receipt handles and capabilities are never shown.
+//! Payloads, receipt handles and capabilities are never shown, nor what went wrong with a payload.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 
 use bytes::Bytes;
+use mailbox_wire::call::{Reply, Request};
+use mailbox_wire::json;
+use mailbox_wire::payload::Payload;
 use mailbox_wire::proto::v1;
 use mailbox_wire::proto::v1::reply::Answer;
 use mailbox_wire::proto::v1::request::Call;
@@ -13,7 +16,8 @@ use super::described::Described;
 const CANARY: &str = "CANARY";
 
 /// Fields that nobody but their owner may see.
-const SECRET: [&str; 4] = ["payload", "receipt_handle", "capability", "operator_capability"];
+const SECRET: [&str; 5] =
+    ["payload", "receipt_handle", "capability", "operator_capability", "last_error"];
 
 fn canary() -> Option<String> {
     Some(CANARY.to_owned())
@@ -66,7 +70,10 @@ fn calls() -> Vec<Call> {
 
 /// Every answer with something secret in it.
 fn answers() -> Vec<Answer> {
-    let record = || v1::Record { envelope: Some(envelope()), ..v1::Record::default() };
+    let record = || {
+        let (envelope, last_error) = (Some(envelope()), canary());
+        v1::Record { envelope, last_error, ..v1::Record::default() }
+    };
     let minted = v1::MintCapabilityResponse {
         capability: CANARY.to_owned(),
         ..v1::MintCapabilityResponse::default()
@@ -92,7 +99,34 @@ fn no_message_shows_what_is_secret() {
         assert_hidden(&answer);
         assert_hidden(&v1::Reply { answer: Some(answer) });
     }
+    // What a nack said comes back as what went wrong.
+    let nack = v1::NackRequest { reason: canary(), ..v1::NackRequest::default() };
+    assert_hidden(&Call::Nack(nack));
+    assert_hidden(&v1::SettleItem { reason: canary(), ..v1::SettleItem::default() });
     assert_hidden(&v1::RecvStreamResponse { envelope: Some(envelope()) });
+}
+
+#[test]
+fn no_shape_shows_what_is_secret() {
+    let handle = canary();
+    let envelope = json::Envelope {
+        payload_b64: Payload(payload()),
+        receipt_handle: handle,
+        ..super::answers::envelope()
+    };
+    let record = || json::Record {
+        envelope: envelope.clone(),
+        state: "dead".to_owned(),
+        receivable_in_ms: 7,
+        last_error: canary(),
+        death: None,
+    };
+    assert_hidden(&record());
+    assert!(format!("{:?}", record()).contains("state: \"dead\", receivable_in_ms: 7"));
+    assert_hidden(&Reply::Record(Box::new(record())));
+    assert_hidden(&Reply::Records(json::Records { messages: vec![record()] }));
+    let item = json::SettleItem { reason: canary(), ..json::SettleItem::new(json::SettleOp::Nack) };
+    assert_hidden(&Request::Settle(item));
 }
 
 /// Those that are new have to be in the test above, and hidden.
@@ -108,6 +142,7 @@ fn messages_with_secrets_are_these() {
         "SendRequest",
         "BatchMessage",
         "Envelope",
+        "Record",
         "AckRequest",
         "NackRequest",
         "ExtendRequest",
