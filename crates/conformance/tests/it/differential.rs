@@ -56,3 +56,19 @@ fn redis_agrees_with_the_specification() {
 fn redis_cluster_agrees_with_the_specification() {
     agrees_on_servers(&subjects::redis_cluster());
 }
+
+/// Every command is a call of a service, as it goes over the wire.
+#[test]
+fn http_agrees_with_the_specification() {
+    agrees_on_servers(&subjects::http_memory());
+}
+
+#[test]
+fn grpc_agrees_with_the_specification() {
+    agrees_on_servers(&subjects::grpc_memory());
+}
+
+#[test]
+fn oap_agrees_with_the_specification() {
+    agrees_on_servers(&subjects::oap_memory());
+}

@@ -73,12 +73,15 @@ impl Drop for Guest {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
     fn guests_have_few_places_and_give_them_back() {
         let guests = Guests::default();
-        let peers: Vec<_> = (0..LARGE / EACH + 1).map(|_| Arc::new(Peer::new(None))).collect();
+        let peer = |_| Arc::new(Peer::new(None, Duration::ZERO));
+        let peers: Vec<_> = (0..LARGE / EACH + 1).map(peer).collect();
         let mut there = Vec::new();
         for peer in &peers[1..] {
             there.extend((0..EACH).map(|_| guests.come(peer, Asks::Much).unwrap()));

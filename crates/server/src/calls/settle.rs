@@ -89,14 +89,13 @@ impl Service {
                 Err(error) => found.iter().map(|_| Err(error.clone())).collect(),
             };
             for ((at, found), result) in found.into_iter().zip(each) {
-                if result.is_ok() {
-                    self.note_settled(&found);
-                }
+                self.note(&found, &result);
                 results[at] = Some(result.map_err(Failure::from));
             }
         }
         self.metrics.ack.observe_each(calls, started.elapsed());
-        let each = results.into_iter().map(|result| result.unwrap_or_else(|| Err(Failure::no_answer())));
+        let each =
+            results.into_iter().map(|result| result.unwrap_or_else(|| Err(Failure::no_answer())));
         let results: Vec<Answer<()>> = each.collect();
         caller.missed(results.iter().filter(|result| is_miss(result)).count());
         Ok(results)
@@ -107,11 +106,9 @@ impl Service {
         let item = items.into_iter().next().ok_or_else(Failure::no_answer)?;
         let found = self.find(caller, item)?;
         let settled = self.store.settle(&found.mailbox, vec![found.settlement.clone()]).await;
-        let settled =
-            settled.and_then(|mut each| each.pop().unwrap_or_else(|| Err(Failure::no_answer().error)));
-        if settled.is_ok() {
-            self.note_settled(&found);
-        }
+        let settled = settled
+            .and_then(|mut each| each.pop().unwrap_or_else(|| Err(Failure::no_answer().error)));
+        self.note(&found, &settled);
         self.metrics.ack.observe(started.elapsed());
         Ok(settled?)
     }
@@ -184,12 +181,17 @@ impl Service {
         Ok(Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
     }
 
-    fn note_settled(&self, found: &Found) {
-        match &found.settlement.verdict {
-            Verdict::Extend { timeout } => {
+    fn note(&self, found: &Found, settled: &Result<()>) {
+        match (settled, &found.settlement.verdict) {
+            (Ok(()), Verdict::Extend { timeout }) => {
                 self.handouts.extend(&found.text, Instant::now() + *timeout);
             }
-            _ => self.handouts.forget(&found.text),
+            (Ok(()), _) => self.handouts.forget(&found.text),
+            // It is over, whoever has settled it: perhaps a call that was cut off.
+            (Err(error), _) if error.kind() == ErrorKind::ReceiptHandleExpired => {
+                self.handouts.forget(&found.text);
+            }
+            (Err(_), _) => {}
         }
     }
 }

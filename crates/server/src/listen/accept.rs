@@ -120,8 +120,8 @@ async fn converse<S>(stream: S, ip: Option<IpAddr>, door: Door, is_tls: bool)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let peer = Arc::new(Peer::new(ip));
     let timeouts = door.handler.service().config().timeouts.clone();
+    let peer = Arc::new(Peer::new(ip, timeouts.write));
     let stream = Timed::new(stream, Arc::clone(&peer), timeouts);
     match door.speaks {
         Protocol::Http => http::serve(stream, peer, door.handler).await,

@@ -1,6 +1,7 @@
 //! Where connections come from, and how long one may do nothing.
 
 mod accept;
+mod pace;
 mod peer;
 mod timed;
 mod untaken;

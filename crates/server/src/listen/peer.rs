@@ -61,7 +61,8 @@ impl Drop for AtWork {
 }
 
 impl Peer {
-    pub(crate) fn new(ip: Option<IpAddr>) -> Self {
+    /// What it does not take in this time is late.
+    pub(crate) fn new(ip: Option<IpAddr>, patience: Duration) -> Self {
         Self {
             ip,
             start: Instant::now(),
@@ -72,7 +73,7 @@ impl Peer {
             many: AtomicUsize::new(0),
             is_shared: AtomicBool::new(false),
             answers: AtomicU64::new(0),
-            untaken: Untaken::default(),
+            untaken: Untaken::new(patience),
             guests: AtomicUsize::new(0),
             memo: Memo::default(),
         }

@@ -10,11 +10,9 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
+use super::pace::Pace;
 use super::peer::{Doing, Peer};
 use crate::config::Timeouts;
-
-/// Slowest that an answer may be taken, in bytes per second, once the first wait is over.
-const SLOWEST: u64 = 64 * 1024;
 
 /// A connection with timeouts.
 #[derive(Debug)]
@@ -24,8 +22,8 @@ pub(crate) struct Timed<S> {
     timeouts: Timeouts,
     /// One timer that looks now and then: to set it anew for every request would cost more.
     look: Pin<Box<Sleep>>,
-    /// Since when a write has been waiting, and how much has gone out since then.
-    stuck: Option<(Instant, u64)>,
+    /// How fast what is written is taken, since a write had to wait.
+    stuck: Option<Pace>,
     write_look: Option<Pin<Box<Sleep>>>,
     /// Something has gone out since the last flush.
     has_written: bool,
@@ -44,7 +42,7 @@ impl<S> Timed<S> {
             Doing::Head => self.peer.so_far() > self.timeouts.read,
             Doing::Work | Doing::Answer => false,
         };
-        is_silent || self.peer.untaken.look(Instant::now(), self.timeouts.write)
+        is_silent || self.peer.untaken.look(Instant::now())
     }
 
     fn poll_look(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -67,8 +65,9 @@ impl<S> Timed<S> {
 
     /// A write that waits: has it waited for too long?
     fn poll_stuck(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
-        let (since, taken) = *self.stuck.get_or_insert_with(|| (Instant::now(), 0));
-        let deadline = since + self.timeouts.write + earned(taken);
+        let patience = self.timeouts.write;
+        let pace = self.stuck.get_or_insert_with(|| Pace::new(Instant::now(), patience));
+        let deadline = pace.deadline();
         let look =
             self.write_look.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
         if look.deadline() < deadline {
@@ -82,15 +81,10 @@ impl<S> Timed<S> {
 
     fn note_written(&mut self, bytes: usize) {
         self.has_written |= bytes > 0;
-        if let Some((_, taken)) = &mut self.stuck {
-            *taken += bytes as u64;
+        if let Some(pace) = &mut self.stuck {
+            pace.taken(Instant::now(), bytes);
         }
     }
-}
-
-/// How much longer an answer may take of which so many bytes were taken.
-pub(super) const fn earned(taken: u64) -> Duration {
-    Duration::from_millis(taken.saturating_mul(1000) / SLOWEST)
 }
 
 /// How often to look.

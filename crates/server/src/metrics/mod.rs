@@ -81,6 +81,7 @@ pub(crate) struct Frames {
     pub(crate) request: Counter,
     pub(crate) response: Counter,
     pub(crate) event: Counter,
+    pub(crate) malformed: Counter,
 }
 
 impl Frames {
@@ -91,6 +92,7 @@ impl Frames {
             request: of("request"),
             response: of("response"),
             event: of("event"),
+            malformed: of("malformed"),
         }
     }
 }
@@ -177,6 +179,11 @@ impl Metrics {
         if matches!(kind, ErrorKind::Unauthorized | ErrorKind::Forbidden) {
             self.auth_failures.get_or_create(&OpLabel { op }).inc();
         }
+    }
+
+    /// Something was compressed too well to be inflated.
+    pub(crate) fn ratio_capped(&self) {
+        self.rejected.get_or_create(&Reason { reason: "ratio_cap" }).inc();
     }
 
     /// So many frames have come or gone.

@@ -258,3 +258,29 @@ async fn connections_are_bounded_in_all_and_for_each_address() {
         .await;
     }
 }
+
+/// Many requests of a connection over HTTP/2 may have a head at a time, and no budget counts them.
+#[tokio::test]
+async fn a_head_over_http2_is_at_most_16_kib() {
+    let served = Rig::new().start().await;
+    let reader = served.h2_client(1 << 16).await;
+    let get = |len: usize| {
+        http::Request::get("http://localhost/healthz")
+            .header("authorization", format!("Bearer {}", served.operator))
+            // As long as a capability may be, and what else is said beside it.
+            .header("x-long", "a".repeat(len))
+            .body(())
+            .unwrap()
+    };
+    for (len, status) in [(4 << 10, 200), (12 << 10, 200), (16 << 10, 431), (60 << 10, 431)] {
+        let call = reader.try_ask(get(len), bytes::Bytes::new(), true).await;
+        match call {
+            Ok(call) => assert_eq!(call.answer.status().as_u16(), status, "{len}"),
+            Err(error) => assert!(status == 431 && error.is_reset(), "{len}: {error}"),
+        }
+        assert!(!reader.is_over());
+    }
+    // Others that share the connection go on.
+    let call = reader.try_ask(get(1), bytes::Bytes::new(), true).await.unwrap();
+    assert_eq!(call.answer.status(), http::StatusCode::OK);
+}

@@ -16,6 +16,7 @@ mod integrity;
 mod leaving;
 mod limits;
 mod oap;
+mod oap_large;
 mod observability;
 mod openapi;
 mod order;

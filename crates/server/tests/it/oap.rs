@@ -325,6 +325,11 @@ async fn a_service_that_stops_answers_what_it_was_asked() {
     until("1 wait", async || waiters(&mut other, "jobs").await == 1).await;
     served.stop.cancel();
     assert!(received(proto_reply(&client.frame().await).unwrap()).is_empty());
+    // What comes after that is not looked at, and its client knows.
+    let last = client.frame().await;
+    assert_eq!((last.corr_id, last.flags), (0, Flags::RESP));
+    let (code, problem) = proto_reply(&last).unwrap_err();
+    assert_eq!((code, problem.reason.as_deref()), (503, Some("stopping")));
     assert!(client.next_frame().await.is_none());
 }
 

@@ -4,6 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use mailbox_wire::json::ReceiveRequest;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 
 use crate::rig::{Client, Connection, PATIENCE, Rig, Served, alone, head, receive, send, until};
@@ -217,8 +220,7 @@ async fn whoever_waits_for_an_answer_is_not_cut_off() {
         .start()
         .await;
     let mut waiter = served.client().await;
-    let question =
-        mailbox_wire::json::ReceiveRequest { wait_ms: Some(1000), ..receive("quiet", 1, 30_000) };
+    let question = ReceiveRequest { wait_ms: Some(1000), ..receive("quiet", 1, 30_000) };
     let start = Instant::now();
     let reply = waiter.try_receive(&question).await;
     assert!(reply.good::<mailbox_wire::json::Received>().messages.is_empty());
@@ -236,4 +238,60 @@ async fn whoever_does_nothing_after_an_answer_is_cut_off() {
         assert_eq!(client.ack_it(&message).await.status, 200);
         assert!(client.connection.ends_within(Duration::from_secs(3)).await, "after {len} bytes");
     }
+}
+
+/// Of a large answer most was read at once, and then nothing: it was held for as long as all of it
+/// might have taken a slow client.
+#[tokio::test]
+async fn whoever_reads_much_and_then_nothing_is_cut_off_soon() {
+    let served = Rig::new()
+        .with(|config| {
+            config.timeouts.write = Duration::from_secs(1);
+            config.limits.connections = 1;
+        })
+        .start()
+        .await;
+    let mut client = served.client().await;
+    for _ in 0..18 {
+        client.send("large", vec![7; 1 << 20]).await;
+    }
+    drop(client);
+    let is_free = async || {
+        let mut connection = served.connection().await;
+        let _ = connection.write(head("GET", "/healthz", &[])).await;
+        connection.reply().await.is_ok_and(|reply| reply.status == 200)
+    };
+    until("the first has left", is_free).await;
+    let question = ReceiveRequest { max_bytes: Some(32 << 20), ..receive("large", 18, 30_000) };
+    let body = serde_json::to_string(&question).unwrap();
+    let bearer = format!("Bearer {}", served.operator);
+    let len = body.len().to_string();
+    let headers = [("authorization", bearer.as_str()), ("content-length", &len)];
+    let mut buffer = vec![0; 1 << 16];
+    let mut connection = until_taken_in(&served).await;
+    connection.write_all((head("POST", "/v1/recv", &headers) + &body).as_bytes()).await.unwrap();
+    let mut taken = 0;
+    while taken < 12 << 20 {
+        let count = connection.read(&mut buffer).await.unwrap();
+        assert!(count > 0, "cut off after {taken} bytes");
+        taken += count;
+    }
+    until("its place is free", is_free).await;
+}
+
+/// A connection whose other end has little room for what is not read, once there is a place.
+async fn until_taken_in(served: &Served) -> TcpStream {
+    let mut taken_in = None;
+    until("there is a place", async || {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(1 << 16).unwrap();
+        let mut connection = socket.connect(served.address).await.unwrap();
+        let _ = connection.write_all(head("GET", "/healthz", &[]).as_bytes()).await;
+        let mut status = [0; 12];
+        let is_in = connection.read_exact(&mut status).await.is_ok() && status.ends_with(b"200");
+        taken_in = is_in.then_some(connection);
+        is_in
+    })
+    .await;
+    taken_in.expect("it is taken in")
 }

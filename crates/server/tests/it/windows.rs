@@ -1,7 +1,8 @@
 //! Clients of HTTP/2 that take little of an answer, or nothing: what they do not take is left to
 //! others, takes no more than a share, and does not stay.
 
-use std::time::Duration;
+use std::cell::Cell;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use h2::Reason;
@@ -93,6 +94,74 @@ async fn a_stream_that_nobody_takes_ends_alone_and_what_was_in_it_goes_back() {
     let message = quiet.message::<RecvStreamResponse>().await.unwrap().unwrap();
     assert!(message.envelope.is_some());
     assert!(!reader.is_over());
+}
+
+/// Without any window what a stream has made waits where nobody looked: it took its connection with
+/// it.
+#[tokio::test]
+async fn a_stream_without_a_window_ends_alone_too() {
+    let served =
+        Rig::new().with(|config| config.timeouts.write = Duration::from_millis(300)).start().await;
+    let mut client = served.client().await;
+    client.send("jobs", vec![7; 100]).await;
+    let mut reader = served.h2_client(0).await;
+    for _ in 0..3 {
+        let mut stuck = stream(&reader, &served.operator, "jobs").await;
+        assert_eq!(stuck.reset().await, Some(Reason::CANCEL));
+        until("it is back", async || client.stats("jobs").await.ready == 1).await;
+        reader.ping().await;
+        assert!(!reader.is_over());
+    }
+    // It was never delivered.
+    assert_eq!(client.receive_one("jobs", 30_000).await.attempt, 1);
+}
+
+/// Whoever had taken much was given a second for each 64 KiB of it.
+#[tokio::test]
+async fn an_answer_of_which_much_was_taken_and_then_nothing_ends_its_connection_soon() {
+    let served =
+        Rig::new().with(|config| config.timeouts.write = Duration::from_secs(1)).start().await;
+    let mut client = served.client().await;
+    for _ in 0..8 {
+        client.send("jobs", vec![7; KIB * KIB]).await;
+    }
+    let mut reader = served.h2_client(1 << 20).await;
+    let question = RecvRequest {
+        topic: "jobs".to_owned(),
+        max_messages: Some(8),
+        max_bytes: Some(16 << 20),
+        visibility_ms: Some(30_000),
+        ..RecvRequest::default()
+    };
+    let path = "/mailbox.v1.Mailbox/Recv";
+    let mut call = reader.call(path, &served.operator, framed(&question)).await;
+    let mut taken = 0;
+    while taken < 6 << 20 {
+        taken += call.piece().await.unwrap().expect("there is more").len();
+    }
+    reader.ping_until_over().await;
+}
+
+/// Sixty answers on one connection are each taken at a sixtieth of its pace.
+#[tokio::test]
+async fn answers_that_share_a_connection_that_is_fast_enough_all_arrive() {
+    let served =
+        Rig::new().with(|config| config.timeouts.write = Duration::from_secs(2)).start().await;
+    let mut client = served.client().await;
+    client.send("jobs", vec![7; 120 * KIB]).await;
+    let reader = served.h2_client(1 << 20).await;
+    let (start, taken) = (Instant::now(), Cell::new(0));
+    let reads = (0..60).map(|_| async {
+        let mut call = reader.get("/v1/topics/jobs/peek", &served.operator).await;
+        while let Some(piece) = call.piece().await.expect("nobody was cut off") {
+            taken.set(taken.get() + piece.len());
+            // Not faster than this; a machine that is slower than that only makes it longer.
+            let due = Duration::from_secs_f64(taken.get() as f64 / (1200 * KIB) as f64);
+            tokio::time::sleep(due.saturating_sub(start.elapsed())).await;
+        }
+    });
+    futures_util::future::join_all(reads).await;
+    assert!(taken.get() > 60 * 120 * KIB);
 }
 
 /// What was too small to be counted on one of many streams was a lot on all of them.

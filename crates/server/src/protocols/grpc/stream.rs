@@ -1,6 +1,8 @@
 //! A receive that goes on, as a stream of messages. Invariant: a message is taken from the store
-//! when the one before is out, so that one for which the client has no window stays where others
-//! can receive it, and nothing goes out that was not allowed at that moment.
+//! when the one before is out, so that at most one waits for a window of the client, the rest stays
+//! where others can receive it, and nothing goes out that was not allowed at that moment. Whether
+//! there is a window is not seen from here: one that waits in vain goes back when the stream is
+//! reset.
 
 use std::sync::Arc;
 

@@ -10,7 +10,7 @@ use std::task::{Context, Poll, ready};
 use axum::body::Body;
 use axum::response::Response;
 use bytes::{Buf, Bytes};
-use h2::Reason;
+use futures_util::future::AbortHandle;
 use http::header::CONTENT_TYPE;
 use http_body::{Frame, SizeHint};
 use mailbox_wire::payload::wiped;
@@ -66,6 +66,8 @@ pub(crate) struct Outgoing {
 struct Shared {
     answer: AnswerId,
     is_paced: bool,
+    /// Ends the task that makes it, and with that it alone, as long as more of it may come.
+    ending: Option<AbortHandle>,
     /// The connection is not idle as long as more of it may come.
     _at_work: AtWork,
 }
@@ -81,9 +83,11 @@ impl Outgoing {
         mut response: Response,
         peer: &Arc<Peer>,
         at_work: AtWork,
+        ending: Option<AbortHandle>,
     ) -> http::Response<Self> {
         let is_paced = response.extensions_mut().remove::<Paced>().is_some();
-        let shared = Shared { answer: peer.new_answer(), is_paced, _at_work: at_work };
+        let (answer, ending) = (peer.new_answer(), ending.filter(|_| is_paced));
+        let shared = Shared { answer, is_paced, ending, _at_work: at_work };
         Self::with(response, peer, Some(shared))
     }
 
@@ -110,10 +114,8 @@ impl http_body::Body for Outgoing {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Piece>, axum::Error>>> {
-        if let Some(Shared { answer, is_paced: true, .. }) = &self.shared
-            && !ready!(self.peer.untaken.poll_taken(*answer, context))
-        {
-            return Poll::Ready(Some(Err(axum::Error::new(h2::Error::from(Reason::CANCEL)))));
+        if let Some(Shared { answer, is_paced: true, .. }) = &self.shared {
+            ready!(self.peer.untaken.poll_taken(*answer, context));
         }
         let frame = Pin::new(&mut self.body).poll_frame(context);
         frame.map(|frame| {
@@ -134,8 +136,8 @@ impl Outgoing {
     fn piece(&self, bytes: Bytes) -> Piece {
         let given = self.in_body.as_ref().map(InBody::take).unwrap_or_default();
         let answer = self.shared.as_ref().map(|shared| shared.answer);
-        if let Some(answer) = answer.filter(|_| !bytes.is_empty()) {
-            self.peer.untaken.add(answer, bytes.len());
+        if let Some(shared) = self.shared.as_ref().filter(|_| !bytes.is_empty()) {
+            self.peer.untaken.add(shared.answer, bytes.len(), shared.ending.as_ref());
         }
         let (peer, _guest) = (Arc::clone(&self.peer), self.guest.clone());
         let mut piece = Piece { bytes, given, peer, answer, _guest };

@@ -9,6 +9,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::response::Response;
+use futures_util::future::{AbortHandle, abortable};
 use http::{HeaderValue, Version};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -114,6 +115,9 @@ const STREAMS: u32 = 128;
 /// How much of one request, and of all requests of a connection, is taken before it is looked at.
 const WINDOWS: (u32, u32) = (128 * 1024, 256 * 1024);
 
+/// Longest head of one of them, with 32 bytes for each header: there may be many at a time.
+const HEAD: u32 = 16 * 1024;
+
 /// HTTP/1 or HTTP/2, whichever the client begins with.
 fn builder(service: &Arc<Service>) -> auto::Builder<OnTasks> {
     let mut builder = auto::Builder::new(OnTasks(service.tasks.clone()));
@@ -122,19 +126,29 @@ fn builder(service: &Arc<Service>) -> auto::Builder<OnTasks> {
     builder
         .http2()
         .max_concurrent_streams(STREAMS)
-        .max_header_list_size(BUFFER as u32)
+        // A client may give up all that it has asked before anything of it was looked at, and
+        // others that share its connection have nothing to do with that.
+        .max_pending_accept_reset_streams(STREAMS as usize)
+        .max_header_list_size(HEAD)
         .initial_stream_window_size(WINDOWS.0)
         .initial_connection_window_size(WINDOWS.1);
     builder
 }
 
-/// Requests over HTTP/2 are tasks of their own, which are waited for at the end as all others.
+tokio::task_local! {
+    /// Ends the task of a request.
+    static ENDING: AbortHandle;
+}
+
+/// Requests over HTTP/2 are tasks of their own, which are waited for at the end as all others. One
+/// that is ended resets its stream, wherever it is: also where an answer waits for a window.
 #[derive(Debug, Clone)]
 struct OnTasks(TaskTracker);
 
 impl<F: Future<Output = ()> + Send + 'static> hyper::rt::Executor<F> for OnTasks {
     fn execute(&self, request: F) {
-        self.0.spawn(request);
+        let (request, ending) = abortable(request);
+        self.0.spawn(ENDING.scope(ending, async { _ = request.await }));
     }
 }
 
@@ -152,9 +166,10 @@ where
         let conversation = Arc::clone(&conversation);
         async move {
             if request.version() == Version::HTTP_2 {
+                let ending = ENDING.try_with(AbortHandle::clone).ok();
                 let at_work = conversation.peer.at_work();
                 let response = conversation.answer(request).await;
-                let outgoing = Outgoing::shared(response, &conversation.peer, at_work);
+                let outgoing = Outgoing::shared(response, &conversation.peer, at_work, ending);
                 return Ok::<_, Infallible>(outgoing);
             }
             conversation.peer.set(Doing::Work);

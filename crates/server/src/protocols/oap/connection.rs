@@ -58,7 +58,7 @@ pub(super) struct Connection<S> {
     /// Requests that can be cancelled.
     pub(super) stops: HashMap<u64, CancellationToken>,
     /// Those that wait until what they have cancelled is over, by what that is.
-    pub(super) cancels: Vec<(u64, To, Tongue)>,
+    pub(super) cancels: Vec<Cancel>,
     /// Streams whose client does not take what is there.
     pub(super) parked: Vec<Parked>,
     /// So many frames may be taken before others have their turn.
@@ -67,6 +67,18 @@ pub(super) struct Connection<S> {
     pub(super) is_at_end: bool,
     /// Nothing more is taken.
     pub(super) is_closing: bool,
+    /// The client was told that the service stops.
+    has_taken_leave: bool,
+}
+
+/// A request that ends another.
+pub(super) struct Cancel {
+    /// Which.
+    pub(super) corr_id: u64,
+    pub(super) to: To,
+    pub(super) tongue: Tongue,
+    /// It is among those in flight; one that came when there were too many is not.
+    pub(super) has_place: bool,
 }
 
 pub(super) struct Parked {
@@ -136,12 +148,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             turn: 0,
             is_at_end: false,
             is_closing: false,
+            has_taken_leave: false,
         }
     }
 
     /// Goes on until the connection is over.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         self.turn = TURN;
+        let mut has_made_way = false;
         loop {
             // Those who wait are sent away by the service itself; what has come is answered.
             self.is_at_end |= self.service.is_stopping();
@@ -154,6 +168,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 Poll::Pending => {}
             }
             if self.is_over() {
+                if self.take_leave() {
+                    continue;
+                }
                 return Poll::Ready(());
             }
             if self.turn == 0 {
@@ -162,7 +179,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             // What has come and could not be taken can be taken now: before anything more comes,
             // or it is known that nothing does.
-            if was_high && self.output.len() < self.high() {
+            if was_high && !has_made_way && self.output.len() < self.high() {
+                // Once: streams that always have something more are not to keep others unheard.
+                has_made_way = true;
                 continue;
             }
             if !self.is_at_end && !self.is_closing && self.output.len() < self.high() {
@@ -184,6 +203,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let is_ending = self.is_closing || self.requests.has_ended();
         let is_idle = self.at_work.is_empty() && self.parked.is_empty();
         is_ending && is_idle && self.output.is_out()
+    }
+
+    /// Says that it is the service that leaves, once everything that was taken is answered: what is
+    /// not answered was not looked at, and can be asked elsewhere. Whether there was reason to.
+    fn take_leave(&mut self) -> bool {
+        if self.has_taken_leave || self.requests.has_ended() {
+            return false;
+        }
+        let Err(stopping) = self.service.check_open() else { return false };
+        self.has_taken_leave = true;
+        self.output.failure(To::nobody(), &stopping, &self.session.corr_id(0));
+        true
     }
 
     /// While so much waits to be written, nothing is read: less for one whom nobody knows.

@@ -7,57 +7,71 @@ use mailbox_wire::call::Reply;
 use mailbox_wire::oap::MAX_INFLIGHT;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::connection::{Connection, HIGH, Parked};
+use super::connection::{Cancel, Connection, HIGH, Parked};
 use super::output::To;
 use super::question::Tongue;
+use super::taking::COSTS_A_TURN;
 use super::work::{Done, Ended, One, Outcome, Work, go_on};
 use crate::calls::{Answered, Next};
 use crate::failure::Answer;
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    /// Looks at a request once: most are done at once, and need not be kept.
-    pub(super) fn work(&mut self, mut work: Work, context: &mut Context<'_>) {
+    /// Looks at a request once: most are done at once, and need not be kept. Whether this one is.
+    pub(super) fn work(&mut self, mut work: Work, context: &mut Context<'_>) -> bool {
         match work.as_mut().poll(context) {
-            Poll::Ready(done) => self.finish(done),
-            Poll::Pending => self.at_work.push(work),
+            Poll::Ready(done) => {
+                self.finish(done);
+                true
+            }
+            Poll::Pending => {
+                self.at_work.push(work);
+                false
+            }
         }
     }
 
     /// Ends a receive or a stream of this connection, which is answered first.
-    pub(super) fn cancel(
-        &mut self,
-        corr_id: u64,
-        to: To,
-        tongue: Tongue,
-        context: &mut Context<'_>,
-    ) {
+    pub(super) fn cancel(&mut self, cancel: Cancel, context: &mut Context<'_>) {
+        let corr_id = cancel.corr_id;
         match self.stops.get(&corr_id) {
             Some(stop) if self.cancels.len() < MAX_INFLIGHT => {
                 stop.cancel();
-                self.cancels.push((corr_id, to, tongue));
+                self.cancels.push(cancel);
                 let is_it = |parked: &mut Parked| parked.to.corr_id() == corr_id;
                 let parked: Vec<_> = self.parked.extract_if(.., is_it).collect();
                 parked.into_iter().for_each(|parked| self.go_on(parked));
                 self.collect(context);
             }
             // There is nothing to end; or somebody does nothing but cancel.
-            _ => self.cancelled(to, tongue),
+            _ => self.cancelled(&cancel),
         }
     }
 
-    fn cancelled(&mut self, to: To, tongue: Tongue) {
-        self.requests.done(to.corr_id());
+    fn cancelled(&mut self, cancel: &Cancel) {
+        let &Cancel { to, tongue, has_place, .. } = cancel;
+        // Meanwhile another may have come that has its id, and a place.
+        if has_place {
+            self.requests.done(to.corr_id());
+        }
         self.output.reply(to, |out| tongue.write_done(out));
     }
 
     /// Answers what is done; whether that was something.
     pub(super) fn collect(&mut self, context: &mut Context<'_>) -> bool {
         let mut has_moved = false;
-        while let Poll::Ready(Some(done)) = self.at_work.poll_next_unpin(context) {
+        while self.turn > 0
+            && let Poll::Ready(Some(done)) = self.at_work.poll_next_unpin(context)
+        {
             self.finish(done);
             has_moved = true;
         }
         has_moved
+    }
+
+    /// Answers. What is written costs as much of the turn as what is read.
+    fn reply(&mut self, to: To, tongue: Tongue, reply: Reply) {
+        let len = self.output.reply(to, |out| tongue.write(reply, out));
+        self.turn = self.turn.saturating_sub(len / COSTS_A_TURN);
     }
 
     fn finish(&mut self, done: Done) {
@@ -73,7 +87,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let &One { to, tongue, own, .. } = one;
         self.small -= own;
         match answer {
-            Ok(reply) => self.output.reply(to, |out| tongue.write(reply, out)),
+            Ok(reply) => self.reply(to, tongue, reply),
             Err(failure) => self.fail(to, one.op, &failure),
         }
         self.requests.done(to.corr_id());
@@ -95,11 +109,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             Outcome::Answer(Ok(Answered::Reply(reply))) => {
                 caller.trace.end(200, None);
-                self.output.reply(to, |out| tongue.write(reply, out));
+                self.reply(to, tongue, reply);
             }
             Outcome::Answer(Ok(Answered::Messages(reply, hand_over))) => {
                 caller.trace.end(200, None);
-                self.output.reply(to, |out| tongue.write(reply, out));
+                self.reply(to, tongue, reply);
                 self.output.hand_over(hand_over);
             }
             Outcome::Answer(Err(failure)) => {
@@ -126,9 +140,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         self.requests.done(to.corr_id());
         if self.stops.remove(&to.corr_id()).is_some() {
-            let is_of = |cancel: &mut (u64, To, Tongue)| cancel.0 == to.corr_id();
+            let is_of = |cancel: &mut Cancel| cancel.corr_id == to.corr_id();
             let done: Vec<_> = self.cancels.extract_if(.., is_of).collect();
-            done.into_iter().for_each(|(_, to, tongue)| self.cancelled(to, tongue));
+            done.iter().for_each(|cancel| self.cancelled(cancel));
         }
     }
 

@@ -21,7 +21,7 @@ const SMALL: usize = 64 * 1024;
 const SLOWEST: u64 = 64 * 1024;
 
 /// What has come, and was not taken.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Input {
     buffer: BytesMut,
     decoder: Decoder,
@@ -37,7 +37,6 @@ pub(super) struct Input {
 }
 
 /// What is next.
-#[derive(Debug)]
 pub(super) enum Next {
     /// A whole frame, and what it takes.
     Frame(Frame, Room),
@@ -77,7 +76,12 @@ impl Input {
         }
         let Some(frame) = self.decoder.decode(&mut self.buffer)? else { return Ok(Next::More) };
         self.since = None;
-        Ok(Next::Frame(frame, self.room.take().unwrap_or_default()))
+        let room = self.room.take();
+        if room.is_some() {
+            // The block it came in is larger than others need, and goes when the frame does.
+            self.buffer = BytesMut::from(&self.buffer[..]);
+        }
+        Ok(Next::Frame(frame, room.unwrap_or_default()))
     }
 
     /// There is room for the large frame that is coming.
@@ -103,7 +107,10 @@ impl Input {
         context: &mut Context<'_>,
     ) -> Poll<io::Result<usize>> {
         self.read = self.read.clamp(READ.0, READ.1);
-        if self.buffer.capacity() - self.buffer.len() < READ.0 {
+        let room = self.buffer.capacity() - self.buffer.len();
+        // For a large frame there is exactly as much as was accounted for, and no more is needed.
+        let is_made = self.room.is_some() && room > 0;
+        if room < READ.0 && !is_made {
             self.buffer.reserve(self.read);
         }
         let room = self.buffer.capacity() - self.buffer.len();

@@ -66,9 +66,10 @@ impl Output {
         (std::mem::take(&mut self.answers), std::mem::take(&mut self.parts))
     }
 
-    /// An answer that says what was asked for; in parts if it is too large for one frame.
-    pub(super) fn reply(&mut self, to: To, write: impl FnOnce(&mut Vec<u8>)) {
-        self.whole(to, 200, write);
+    /// An answer that says what was asked for; in parts if it is too large for one frame. How large
+    /// it is before it is compressed.
+    pub(super) fn reply(&mut self, to: To, write: impl FnOnce(&mut Vec<u8>)) -> usize {
+        self.whole(to, 200, write)
     }
 
     /// An answer that says why not.
@@ -83,19 +84,23 @@ impl Output {
         self.whole(to, 200, |out| out.extend_from_slice(&json));
     }
 
-    fn whole(&mut self, to: To, code: u16, write: impl FnOnce(&mut Vec<u8>)) {
+    fn whole(&mut self, to: To, code: u16, write: impl FnOnce(&mut Vec<u8>)) -> usize {
         self.answers += 1;
         let mut begun = Begun::new(&mut self.bytes, to.0.answer(Flags::RESP, code));
         write(begun.buffer());
+        let len = begun.payload().len();
         if to.0.flags.contains(Flags::COMP) && begun.payload().len() <= MAX_PAYLOAD {
             begun.compress();
         }
         if begun.payload().len() <= MAX_PAYLOAD {
             // It was just measured.
             let _ = begun.finish();
-            return;
+            return len;
         }
+        // Its end is an answer as well.
+        self.answers += 1;
         self.parts += begun.finish_in_parts() as u64;
+        len
     }
 
     /// An answer in parts begins.
@@ -118,6 +123,7 @@ impl Output {
     }
 
     fn frame(&mut self, header: Header, payload: &[u8]) {
+        self.answers += 1;
         let mut begun = Begun::new(&mut self.bytes, header);
         begun.buffer().extend_from_slice(payload);
         // Nothing at all is never too large, and a problem neither.
@@ -182,13 +188,17 @@ impl Output {
 
     /// Makes room: the client may never take all at once.
     fn forget_some(&mut self) {
-        if self.out >= SLACK {
-            let rest = self.len();
+        // No more is moved than is out, or a large answer would be moved over and over.
+        let rest = self.len();
+        if self.out >= SLACK.max(rest) {
             self.bytes.copy_within(self.out.., 0);
             // What is cut off would stay in the buffer, unseen.
             self.bytes[rest..].fill(0);
             self.bytes.truncate(rest);
             self.out = 0;
+            if self.bytes.capacity() > KEPT.max(2 * rest) {
+                self.bytes.shrink_to(rest);
+            }
         }
     }
 

@@ -80,8 +80,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if let Some(stop) = &stop {
             self.stops.insert(corr_id, stop.clone());
         }
+        let is_receive = matches!(request, Request::Receive(_));
         let service = Arc::clone(&self.service);
-        self.work(ask(service, one, caller, known.epoch, request, stop), context);
+        let work = ask(service, one, caller, known.epoch, request, stop);
+        if !self.work(work, context) && is_receive {
+            // It does not wait for messages, but whoever cancels it is answered behind it.
+            self.stops.entry(corr_id).or_default();
+        }
     }
 
     /// The span of a call, if calls are traced.

@@ -18,7 +18,6 @@ use crate::service::Service;
 use crate::traces::Trace;
 
 /// One client's connection.
-#[derive(Debug)]
 pub(super) struct Session {
     /// Tells connections apart in the logs.
     number: u64,
@@ -27,6 +26,8 @@ pub(super) struct Session {
     is_known: bool,
     /// Who that is, for as long as what has come is taken.
     known: Option<Known>,
+    /// Why it is worth nothing, as long as nothing has changed since.
+    refused: Option<(Refused, u64)>,
 }
 
 /// Who asks, as of a moment ago.
@@ -44,6 +45,11 @@ pub(super) struct Known {
 impl Known {
     pub(super) fn token_id(&self) -> &Arc<str> {
         &self.verified.token_id
+    }
+
+    /// It has asked for something that makes no sense, and cost something.
+    pub(super) fn missed(&self) {
+        self.verified.meters.miss(1);
     }
 
     /// Whether two that ask are one.
@@ -64,12 +70,13 @@ impl Session {
             capability: None,
             is_known: false,
             known: None,
+            refused: None,
         }
     }
 
     /// The capability that holds from here on. It is looked at when something is asked.
     pub(super) fn start(&mut self, capability: Bytes) {
-        self.known = None;
+        (self.known, self.refused) = (None, None);
         // Of its own: the buffer it came in is much larger.
         let is_one = (1..=CAPABILITY_LEN).contains(&capability.len());
         self.capability = match capability.len() {
@@ -111,7 +118,12 @@ impl Session {
             // Before it is verified: whatever is taken back from here on makes it another one.
             let epoch = service.auth.epoch();
             let capability = self.capability.as_ref().ok_or_else(no_capability)?;
-            let verified = service.auth.verify_on(capability, &peer.memo, text)?;
+            // It came once: that it comes to nothing is found out once, too.
+            if let Some((refused, _)) = self.refused.filter(|(_, since)| *since == epoch) {
+                return Err(refused.into());
+            }
+            let verified = service.auth.verify_on(capability, &peer.memo, text);
+            let verified = verified.inspect_err(|it| self.refused = Some((*it, epoch)))?;
             let known = Known { verified, ip: peer.ip, tenant, purpose, epoch };
             self.caller(&known, 0).may_come(purpose)?;
             self.is_known = true;

@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::task::Context;
 
 use bytes::{Bytes, BytesMut};
-use mailbox::{Error, ErrorKind};
+use mailbox::ErrorKind;
 use mailbox_wire::call::Asked;
-use mailbox_wire::oap::{Flags, Frame, Header, MAX_INFLATED, Malformed, Step, announced, inflate};
+use mailbox_wire::oap::{
+    APP_HELLO, Fault, Flags, Frame, Header, MAX_INFLATED, Malformed, Step, inflate, inflates_to,
+};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::connection::{Connection, Parts};
+use super::connection::{Cancel, Connection, Parts};
 use super::input::Next as Incoming;
 use super::output::To;
 use super::question::{Tongue, hello};
@@ -19,14 +21,17 @@ use crate::admission::{Purpose, Room, full};
 use crate::failure::{Answer, Failure};
 use crate::service::Service;
 
+/// Why something was refused that is compressed too well.
+const RATIO_CAP: &str = "ratio_cap";
 /// The op of what could not be read.
 const UNKNOWN: &str = "unknown";
-/// What is large, or comes in parts, settles nothing: whoever may only do that need not be heard.
-const LARGE: Purpose = Purpose::Other;
+/// What is asked is not known before it is read: whoever asks is taken for one who settles, who may
+/// do the most.
+const UNREAD: Purpose = Purpose::Settling;
 /// Requests of a connection that take no more than this together need no room.
 const SMALL: usize = 64 * 1024;
 /// So many bytes cost as much of a turn as a small frame.
-const COSTS_A_TURN: usize = 4096;
+pub(super) const COSTS_A_TURN: usize = 4096;
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Takes what has come; whether that was something.
@@ -43,7 +48,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     }
                     break;
                 }
-                Err(malformed) => self.refuse(malformed),
+                Err(malformed) => {
+                    self.service.metrics.frames().malformed.inc();
+                    self.refuse(malformed, &Header::default());
+                }
             }
             self.turn = self.turn.saturating_sub(1);
             has_moved = true;
@@ -54,22 +62,26 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Says what is wrong with a frame; if nothing behind it can be trusted, that was all.
-    fn refuse(&mut self, malformed: Malformed) {
+    fn refuse(&mut self, malformed: Malformed, frame: &Header) {
         let kind = match malformed.code() {
             413 => ErrorKind::TooLarge,
             _ => ErrorKind::InvalidParameter,
         };
         let failure = Failure::new(kind, malformed.to_string());
-        let header = Header { corr_id: malformed.corr_id(), ..Header::default() };
+        let corr_id = malformed.corr_id();
         self.service.metrics.refused(kind);
-        self.output.failure(To(header), &failure, &self.session.corr_id(malformed.corr_id()));
+        let to = To(Header { corr_id, ..*frame });
+        self.output.failure(to, &failure, &self.session.corr_id(corr_id));
         if malformed.closes() {
             self.close();
         }
     }
 
     pub(super) fn fail(&mut self, to: To, op: &'static str, failure: &Failure) {
-        self.service.metrics.failed(op, failure.error.kind());
+        match failure.reason {
+            Some(RATIO_CAP) => self.service.metrics.ratio_capped(),
+            _ => self.service.metrics.failed(op, failure.error.kind()),
+        }
         self.output.failure(to, failure, &self.session.corr_id(to.corr_id()));
     }
 
@@ -85,13 +97,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 }
                 false => &mut self.session,
             };
-            let known = session.know(&self.service, &self.peer, header, LARGE)?;
+            let known = session.know(&self.service, &self.peer, header, UNREAD)?;
             room_for(&self.service, known, header.len as usize)
         })();
         match taken {
             Ok(room) => self.input.keep(room),
             Err(failure) => {
                 self.input.skip(header);
+                self.count(header);
                 if header.flags.contains(Flags::START) {
                     self.session.start(started);
                 }
@@ -102,23 +115,34 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                         parts.note(header.len as usize);
                         return refuse_parts(parts, failure);
                     }
-                    Ok(Step::Request { .. }) => {
-                        self.requests.done(header.corr_id);
-                        self.parts.take_if(|parts| parts.corr_id == header.corr_id);
-                    }
+                    Ok(Step::Request { .. }) => self.requests.done(header.corr_id),
                     Ok(_) => {}
-                    Err(malformed) => return self.refuse(malformed),
+                    Err(malformed) => return self.refuse(malformed, header),
                 }
+                // What came of it before goes with it.
+                self.parts.take_if(|parts| parts.corr_id == header.corr_id);
                 self.fail(To(*header), UNKNOWN, &failure);
             }
         }
     }
 
+    /// Counts a frame whose header made sense.
+    fn count(&self, header: &Header) {
+        let frames = self.service.metrics.frames();
+        let counter = match header.app {
+            APP_HELLO => &frames.hello,
+            _ if header.flags.contains(Flags::EVENT) => &frames.event,
+            _ => &frames.request,
+        };
+        counter.inc();
+    }
+
     fn take(&mut self, frame: Frame, room: Room, context: &mut Context<'_>) {
         let Ok(header) = frame.header() else { return };
+        self.count(&header);
         let step = match self.requests.take(&header) {
             Ok(step) => step,
-            Err(malformed) => return self.refuse(malformed),
+            Err(malformed) => return self.refuse(malformed, &header),
         };
         self.turn = self.turn.saturating_sub(frame.payload.len() / COSTS_A_TURN);
         let is_first = match step {
@@ -133,7 +157,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let to = To(header);
         match step {
             Step::Hello { .. } => {
-                self.service.metrics.frames().hello.inc();
                 // What a stranger has compressed is not looked into.
                 match hello(&frame.payload) {
                     Ok(()) => self.output.hello(to, self.is_tls),
@@ -141,7 +164,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 }
             }
             Step::Part { is_kept } => {
-                self.service.metrics.frames().event.inc();
                 let parts = self.parts_of(header.corr_id);
                 parts.note(frame.payload.len());
                 if is_kept {
@@ -150,14 +172,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     refuse_parts(parts, too_many());
                 }
             }
-            Step::Request { .. } => {
-                self.service.metrics.frames().request.inc();
-                self.take_request(to, frame, room, false, context);
-            }
-            Step::TooMany { .. } => {
-                self.service.metrics.frames().request.inc();
-                self.take_request(to, frame, room, true, context);
-            }
+            Step::Request { .. } => self.take_request(to, frame, room, false, context),
+            Step::TooMany { .. } => self.take_request(to, frame, room, true, context),
         }
     }
 
@@ -166,10 +182,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if self.parts_of(corr_id).refused.is_some() {
             return;
         }
-        let known = self.session.know(&self.service, &self.peer, &to.0, LARGE).cloned();
+        let known = self.session.know(&self.service, &self.peer, &to.0, UNREAD).cloned();
         let kept = known.and_then(|known| {
-            let payload = plain(frame)?;
-            self.turn = self.turn.saturating_sub(payload.len() / COSTS_A_TURN);
+            let payload = self.plain(frame, &known)?.0;
             self.add_part(corr_id, &known, &payload)
         });
         if let Err(failure) = kept {
@@ -214,7 +229,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         match question {
             Asked::Cancel(corr_id) => {
                 self.small -= one.own;
-                self.cancel(corr_id, to, one.tongue, context);
+                let cancel = Cancel { corr_id, to, tongue: one.tongue, has_place: !is_too_many };
+                self.cancel(cancel, context);
             }
             Asked::Call(request) if is_too_many => {
                 self.small -= one.own;
@@ -225,6 +241,29 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 self.begin(one, request, context);
             }
         }
+    }
+
+    /// The payload of a frame, and the room it takes if it had to be inflated. That counts as much
+    /// for the turn whatever comes of it: others wait just as long.
+    fn plain(&mut self, frame: &Frame, known: &Known) -> Answer<(Bytes, Room)> {
+        if !frame.flags.contains(Flags::COMP) {
+            return Ok((frame.payload.clone(), Room::default()));
+        }
+        let most = inflates_to(&frame.payload, MAX_INFLATED);
+        let mut room = room_for(&self.service, known, most)?;
+        self.turn = self.turn.saturating_sub(most / COSTS_A_TURN);
+        let payload = inflate(&frame.payload, MAX_INFLATED).map_err(|malformed| {
+            let kind = match malformed.code() {
+                413 => ErrorKind::TooLarge,
+                _ => ErrorKind::InvalidParameter,
+            };
+            let reason = matches!(malformed.fault, Fault::Ratio(_)).then_some(RATIO_CAP);
+            // Nobody who means well does that: it counts as a settlement that failed.
+            known.missed();
+            Failure { reason, ..Failure::new(kind, malformed.to_string()) }
+        })?;
+        room.shrink(payload.len() as u64);
+        Ok((payload, room))
     }
 
     /// The request that comes in parts; a new one, if it is not this.
@@ -242,9 +281,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if let Some(failure) = parts.as_mut().and_then(|parts| parts.refused.take()) {
             return Err(failure);
         }
-        // As for one who settles, who may do the most: what is asked is not known yet.
-        let purpose = if parts.is_some() { LARGE } else { Purpose::Settling };
-        let known = self.session.know(&self.service, &self.peer, &to.0, purpose)?;
+        let known = self.session.know(&self.service, &self.peer, &to.0, UNREAD)?;
+        let by_whom = parts.is_some().then(|| known.clone());
         let tongue = Tongue::of(to.0.app)?;
         let mut room = room;
         let mut payload = frame.payload.clone();
@@ -256,15 +294,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             room = room_for(&self.service, known, payload.len())?;
         }
         if frame.flags.contains(Flags::COMP) {
-            let announced = announced(&frame.payload).unwrap_or(MAX_INFLATED as u64);
-            let announced = announced.min(MAX_INFLATED as u64) as usize;
-            room = room_for(&self.service, known, announced)?;
-            payload = plain(frame)?;
-            room.shrink(payload.len() as u64);
-            self.turn = self.turn.saturating_sub(payload.len() / COSTS_A_TURN);
-        }
-        if let Some(parts) = parts {
             let known = known.clone();
+            (payload, room) = self.plain(frame, &known)?;
+        }
+        if let Some((parts, known)) = parts.zip(by_whom) {
             self.parts = Some(parts);
             let added = self.add_part(corr_id, &known, &payload);
             let parts = self.parts.take();
@@ -296,18 +329,4 @@ fn refuse_parts(parts: &mut Parts, failure: Failure) {
 
 fn too_many() -> Failure {
     full("too many requests of this connection are in flight").into()
-}
-
-/// The payload of a frame.
-fn plain(frame: &Frame) -> Answer<Bytes> {
-    if !frame.flags.contains(Flags::COMP) {
-        return Ok(frame.payload.clone());
-    }
-    inflate(&frame.payload, MAX_INFLATED).map_err(|malformed| {
-        let kind = match malformed.code() {
-            413 => ErrorKind::TooLarge,
-            _ => ErrorKind::InvalidParameter,
-        };
-        Error::new(kind, malformed.to_string()).into()
-    })
 }
