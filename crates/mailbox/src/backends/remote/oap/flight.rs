@@ -66,6 +66,8 @@ pub(super) struct Flight {
     is_greeted: bool,
     /// Why there is no connection any more.
     over: Option<Error>,
+    /// The service has said that it takes nothing more.
+    has_been_left: bool,
 }
 
 /// The first request of a connection.
@@ -199,7 +201,11 @@ impl Flight {
                     let failed = Failed::refused(problem);
                     let message = "the service has ended the connection";
                     match failed.is_void() {
-                        true => failed.error,
+                        // It has answered everything that it has looked at.
+                        true => {
+                            self.has_been_left = true;
+                            failed.error
+                        }
                         false => {
                             Error::new(ErrorKind::Connection, message).with_source(failed.error)
                         }
@@ -229,7 +235,9 @@ impl Flight {
             let error = error.clone();
             // A stream sees that nobody sends to it any more.
             if let To::One(waiting) = slot.to {
-                let failed = if slot.is_written { Failed::in_doubt(error) } else { unsent(error) };
+                let has_begun = slot.parts.is_some();
+                let is_looked_at = slot.is_written && (has_begun || !self.has_been_left);
+                let failed = if is_looked_at { Failed::in_doubt(error) } else { unsent(error) };
                 let _ = waiting.send(Err(failed));
             }
         }

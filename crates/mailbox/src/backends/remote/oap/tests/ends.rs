@@ -1,14 +1,19 @@
 //! What is known of requests when the tasks of a connection end in an unusual way.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use bytes::Bytes;
 use mailbox_wire::call::Request;
+use mailbox_wire::json::Problem;
 use mailbox_wire::oap::MAX_INFLIGHT;
 use mailbox_wire::proto::Asked;
 use tokio::sync::{Semaphore, oneshot};
 
 use super::super::flight::To;
 use super::super::link::{Link, Shared};
+use super::peer::{Peer, config, name, problem, sent};
+use crate::backend::{Backend, Outgoing};
 use crate::backends::remote::door::Outcome;
 use crate::error::{Error, ErrorKind};
 
@@ -63,4 +68,27 @@ async fn what_does_not_get_in_line_takes_no_room() {
         }
     }
     panic!("so many cannot be in flight");
+}
+
+/// A service that stops answers what it has looked at, then says so. What was underway to it was
+/// said to be in doubt, whole batches of it.
+#[tokio::test]
+async fn what_a_service_that_stops_has_not_looked_at_is_asked_again() {
+    let peer = Peer::new().await;
+    let mut settings = config().with_patience(Duration::from_secs(20));
+    settings.connections = 1;
+    let (backend, mut conn) = peer.open(settings).await;
+    let sending = tokio::spawn(async move {
+        let message = Outgoing::new(Bytes::from_static(b"once"));
+        backend.send(&name("jobs"), vec![message]).await
+    });
+    assert!(conn.request().await.is_some());
+    let stopping = Problem { reason: Some("stopping".to_owned()), ..problem("connection") };
+    conn.refuse(0, 503, &stopping).await;
+    drop(conn);
+    let mut conn = peer.accept().await;
+    let (id, asked) = conn.request().await.unwrap();
+    let Asked::Call(Request::SendBatch(batch)) = asked else { panic!("{asked:?}") };
+    conn.reply(id, sent(&batch)).await;
+    assert!(sending.await.unwrap().unwrap()[0].is_ok());
 }
