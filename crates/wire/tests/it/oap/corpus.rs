@@ -29,8 +29,12 @@ fn kept(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
     inputs
 }
 
+/// What is checked of an input, and who is told how much may be allocated.
+type Check = fn(&[u8], Allow);
+type Allow = fn(usize, usize);
+
 /// Says which input it was if a check fails.
-fn replay(target: &str, check: fn(&[u8], fn(usize, usize))) {
+fn replay(target: &str, check: Check) {
     for (path, input) in kept(target) {
         let checked = std::panic::catch_unwind(|| check(&input, allow));
         assert!(checked.is_ok(), "{}", path.display());
