@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mailbox::{DeadReason, Error, ErrorKind, MessageId, Name, Peek};
+use mailbox::{DeadReason, Error, ErrorKind, MessageId, Name, Peek, Selection};
 use mailbox_wire::call::{DeadListRequest, MessageRequest, Reply, Request, TopicsRequest};
 use mailbox_wire::json::{
     DeadRequest, Deleted, Ok as Done, Purged, ReceiveRequest, Received, Records, Removed,
@@ -259,13 +259,20 @@ impl Service {
     }
 
     async fn reprocess_asked(&self, caller: &Caller, it: &DeadRequest) -> Answer<Reply> {
-        let (mailbox, which) = (Name::parse(&it.topic)?, convert::selection(it)?);
+        let (mailbox, which) = (Name::parse(&it.topic)?, self.selection(it)?);
         let (reprocessed, remaining) = self.reprocess(caller, &mailbox, &which).await?;
         Ok(Reply::Reprocessed(Reprocessed { reprocessed, remaining }))
     }
 
+    /// Which dead letters are meant.
+    fn selection(&self, it: &DeadRequest) -> Result<Selection, Error> {
+        let named = it.msg_ids.as_ref().map_or(0, Vec::len);
+        self.store.abilities().check_batch("msg_ids", named)?;
+        convert::selection(it)
+    }
+
     async fn delete_dead_asked(&self, caller: &Caller, it: &DeadRequest) -> Answer<Reply> {
-        let (mailbox, which) = (Name::parse(&it.topic)?, convert::selection(it)?);
+        let (mailbox, which) = (Name::parse(&it.topic)?, self.selection(it)?);
         let (deleted, remaining) = self.delete_dead(caller, &mailbox, &which).await?;
         Ok(Reply::Deleted(Deleted { deleted, remaining }))
     }

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "all of it is tests; clippy looks for #[test] only")]
 
 mod blueprint;
+mod bombs;
 mod canary;
 mod capabilities;
 mod cuts;
@@ -15,6 +16,7 @@ mod half_closed;
 mod integrity;
 mod leaving;
 mod limits;
+mod malformed;
 mod oap;
 mod oap_large;
 mod observability;
@@ -26,6 +28,7 @@ mod rig;
 mod schema;
 mod slow;
 mod stream;
+mod together;
 mod traces;
 mod visibility;
 mod windows;

@@ -1,4 +1,4 @@
-//! OAP/1: requests side by side on one connection, frames that make no sense, answers in parts.
+//! OAP/1: requests side by side on one connection, answers in parts, streams, and how it ends.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use mailbox_wire::call::{Reply, Request, TopicRequest};
 use mailbox_wire::json::{
     BatchMessage, Envelope, ReceiveRequest, SendBatchRequest, SendRequest, SettleItem, SettleOp,
 };
-use mailbox_wire::oap::{APP_HELLO, APP_PROTO, Flags, Frame, Header, deflate};
+use mailbox_wire::oap::{APP_PROTO, Flags, Frame, Header};
 use mailbox_wire::payload::Payload;
 use mailbox_wire::proto::{Asked, Streamed, read_streamed};
 use tokio::io::AsyncWriteExt;
@@ -115,55 +115,6 @@ async fn more_than_can_be_in_flight_are_refused_and_the_rest_goes_on() {
 }
 
 #[tokio::test]
-async fn what_makes_no_sense_is_answered_with_its_code_and_leaves_others_alone() {
-    let served = Rig::new().start().await;
-    let mut other = served.oap_client().await;
-    let hello =
-        Frame::new(Header::new(Flags::REQ, APP_HELLO, 7), Bytes::from_static(b"{\"ua\":\"\"}"));
-    let bytes = |frame: &Frame| {
-        let mut bytes = BytesMut::new();
-        frame.encode(&mut bytes).unwrap();
-        bytes
-    };
-    let good = bytes(&hello);
-    let changed = |at: usize, new: &[u8]| {
-        let mut bytes = good.clone();
-        bytes[at..at + new.len()].copy_from_slice(new);
-        bytes
-    };
-    let flagged = |flags| bytes(&Frame { flags, ..hello.clone() });
-    let twice = |one: &[u8], two: &[u8]| BytesMut::from_iter(one.iter().chain(two).copied());
-    let start = flagged(Flags::REQ | Flags::START);
-    for (what, bytes, code, answers) in [
-        ("flags above", changed(6, &[1, 1]), 400, 1),
-        ("version", changed(4, &[0, 2]), 400, 1),
-        ("no length", changed(0, &[0; 4]), 400, 1),
-        ("too long", changed(0, &[0, 0x10, 0, 1]), 413, 1),
-        ("capability without START", changed(28, &[0, 1]), 400, 1),
-        ("shorter than a header", changed(0, &[0, 0, 0, 30]), 400, 1),
-        ("an answer", flagged(Flags::RESP), 400, 1),
-        ("neither", flagged(Flags::ACK_REQ), 400, 1),
-        ("END without START", flagged(Flags::REQ | Flags::END), 400, 1),
-        ("START twice", twice(&start, &start), 400, 2),
-        ("after END", twice(&flagged(Flags::REQ | Flags::START | Flags::END), &good), 400, 2),
-    ] {
-        let mut client = OapClient::open(served.oap).await;
-        client.raw(&bytes).await;
-        for number in 1..=answers {
-            let answer = client.frame().await;
-            let expected = if number == answers { code } else { 200 };
-            assert_eq!(answer.code, expected, "{what}: {}", problem_or_not(&answer));
-        }
-        assert!(client.next_frame().await.is_none(), "{what}: it is closed");
-        assert!(other.ask(send("jobs", what)).await.is_ok(), "{what}: others go on");
-    }
-}
-
-fn problem_or_not(frame: &Frame) -> String {
-    String::from_utf8_lossy(&frame.payload).into_owned()
-}
-
-#[tokio::test]
 async fn a_connection_needs_a_capability_and_keeps_it() {
     let served = Rig::new().start().await;
     let mut client = OapClient::open(served.oap).await;
@@ -214,38 +165,6 @@ async fn a_request_in_parts_is_no_larger_than_a_body_may_be() {
     let answer = client.frame().await;
     assert_eq!((answer.code, answer.corr_id), (413, 9));
     assert!(client.ask(send("jobs", "after")).await.is_ok());
-}
-
-#[tokio::test]
-async fn payloads_may_be_compressed_but_not_without_end() {
-    let served = Rig::new().start().await;
-    let mut client = served.oap_client().await;
-    let comp = |client: &mut OapClient, plain: &[u8]| {
-        let frame = client.request(Request::Abilities);
-        let payload = deflate(plain).unwrap().into();
-        Frame { flags: Flags::REQ | Flags::COMP, payload, ..frame }
-    };
-    let long = "x".repeat(5000);
-    let plain = client.request(send("jobs", long.clone())).payload;
-    let frame = comp(&mut client, &plain);
-    client.say(&frame).await;
-    assert!(matches!(proto_reply(&client.frame().await), Ok(Reply::Sent(_))));
-    let plain = client.request(receive("jobs", 0)).payload;
-    // Too short to be smaller: so it is made longer with a field that nobody knows.
-    let padded = [&plain[..], &[0xFA, 0x7F, 0x88, 0x27], &[0; 5000]].concat();
-    let frame = comp(&mut client, &padded);
-    client.say(&frame).await;
-    let answer = client.frame().await;
-    assert!(answer.flags.contains(Flags::COMP), "whoever compresses can inflate");
-    assert_eq!(received(proto_reply(&answer).unwrap())[0].payload_b64.0, long);
-    let bomb = comp(&mut client, &vec![0; 64 << 20]);
-    client.say(&bomb).await;
-    assert_eq!(client.frame().await.code, 413);
-    let frame = client.request(Request::Abilities);
-    let payload = Bytes::from_static(b"no zstd at all");
-    client.say(&Frame { flags: Flags::REQ | Flags::COMP, payload, ..frame }).await;
-    assert_eq!(client.frame().await.code, 400);
-    assert!(client.ask(Request::Abilities).await.is_ok(), "the connection is still good");
 }
 
 #[tokio::test]

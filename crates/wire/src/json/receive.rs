@@ -25,7 +25,7 @@ pub struct ReceiveRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(maximum = 1_073_741_824))]
     pub max_bytes: Option<u64>,
-    /// Wait up to this long for the first one. A stream waits for ever.
+    /// Wait up to this long for the first one. Refused for a stream, which always waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait_ms: Option<u64>,
 }

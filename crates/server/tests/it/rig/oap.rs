@@ -7,14 +7,14 @@ use mailbox_wire::call::{Reply, Request};
 use mailbox_wire::json::Problem;
 use mailbox_wire::oap::{APP_HELLO, APP_PROTO, Decoder, Flags, Frame, Header};
 use mailbox_wire::proto::{Asked, read_reply, write_request};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::PATIENCE;
 
 /// One connection.
-pub(crate) struct OapClient {
-    pub(crate) stream: TcpStream,
+pub(crate) struct OapClient<S = TcpStream> {
+    pub(crate) stream: S,
     buffer: BytesMut,
     decoder: Decoder,
     next: u64,
@@ -24,6 +24,12 @@ impl OapClient {
     pub(crate) async fn open(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).await.unwrap();
         stream.set_nodelay(true).unwrap();
+        Self::over(stream)
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> OapClient<S> {
+    pub(crate) fn over(stream: S) -> Self {
         Self { stream, buffer: BytesMut::new(), decoder: Decoder::default(), next: 1 }
     }
 
@@ -44,6 +50,7 @@ impl OapClient {
 
     pub(crate) async fn raw(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).await.unwrap();
+        self.stream.flush().await.unwrap();
     }
 
     /// A request that is not sent yet.

@@ -11,10 +11,14 @@ use mailbox::{Backend, Timestamp};
 use mailbox_server::auth::Vault;
 use mailbox_server::{Auth, Config, Listener, Service, Traces};
 use mailbox_wire::capability::Caveat;
-use tokio::net::TcpListener;
+use rustls::ClientConfig;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 use tokio_util::sync::CancellationToken;
 
+use super::certificate::{Certificate, here};
 use super::{Client, Connection, H2Client, OapClient, Shared, share};
 
 /// What a service is started with.
@@ -23,6 +27,7 @@ pub(crate) struct Rig {
     pub(crate) vault: Vault,
     pub(crate) config: Config,
     traces: Option<Traces>,
+    certificate: Option<Certificate>,
 }
 
 /// A service that runs.
@@ -30,6 +35,10 @@ pub(crate) struct Served {
     pub(crate) address: SocketAddr,
     /// For OAP/1.
     pub(crate) oap: SocketAddr,
+    /// The same, but little fits between the service and one who does not read.
+    pub(crate) tight: SocketAddr,
+    /// The same with TLS, if there is a certificate.
+    pub(crate) oaps: Option<(SocketAddr, Arc<ClientConfig>)>,
     pub(crate) auth: Arc<Auth>,
     /// The operator's capability.
     pub(crate) operator: String,
@@ -48,6 +57,14 @@ pub(crate) async fn journal(path: &std::path::Path, config: JournalConfig) -> Ar
     JournalBackend::open_with(path, config.with_segment_len(4 << 20)).await.unwrap()
 }
 
+/// A port whose connections have little room for what is to be sent.
+fn narrow() -> TcpListener {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_send_buffer_size(4096).unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    socket.listen(1024).unwrap()
+}
+
 impl Rig {
     /// In memory and in real time.
     pub(crate) fn new() -> Self {
@@ -59,7 +76,7 @@ impl Rig {
         let mut config = Config::default();
         // The rules of these stores are the library's own, which have no bounds on age.
         config.allow_unbounded_retention = true;
-        Self { store, vault: Vault::memory(), config, traces: None }
+        Self { store, vault: Vault::memory(), config, traces: None, certificate: None }
     }
 
     /// With other settings.
@@ -71,6 +88,12 @@ impl Rig {
     /// With its calls traced.
     pub(crate) fn traced(mut self, traces: &Traces) -> Self {
         self.traces = Some(traces.clone());
+        self
+    }
+
+    /// With TLS for OAP/1, too.
+    pub(crate) fn certified(mut self) -> Self {
+        self.certificate = Some(Certificate::new());
         self
     }
 
@@ -97,9 +120,18 @@ impl Rig {
         let oap = frames.local_addr().unwrap();
         let service = Service::traced(self.store, Arc::clone(&auth), self.config, self.traces);
         let stop = CancellationToken::new();
-        let listeners = vec![Listener::tcp(listener), Listener::tcp(frames).for_oap()];
+        let small = narrow();
+        let tight = small.local_addr().unwrap();
+        let mut listeners = vec![Listener::tcp(listener)];
+        listeners.extend([frames, small].map(|it| Listener::tcp(it).for_oap()));
+        let oaps = self.certificate.map(|certificate| {
+            let listener = narrow();
+            let address = listener.local_addr().unwrap();
+            listeners.push(Listener::tls(listener, certificate.server()).for_oap());
+            (address, certificate.client())
+        });
         let running = tokio::spawn(mailbox_server::run(listeners, service, stop.clone()));
-        Served { address, oap, auth, operator, stop, running, _shared: None }
+        Served { address, oap, tight, oaps, auth, operator, stop, running, _shared: None }
     }
 }
 
@@ -129,6 +161,16 @@ impl Served {
     pub(crate) async fn oap_client_with(&self, capability: &str) -> OapClient {
         let mut client = OapClient::open(self.oap).await;
         client.start(capability).await;
+        client
+    }
+
+    /// A client that speaks OAP/1 over TLS.
+    pub(crate) async fn oaps_client(&self) -> OapClient<TlsStream<TcpStream>> {
+        let (address, config) = self.oaps.clone().expect("there is a certificate");
+        let stream = TcpStream::connect(address).await.unwrap();
+        let stream = TlsConnector::from(config).connect(here(), stream).await.unwrap();
+        let mut client = OapClient::over(stream);
+        client.start(&self.operator).await;
         client
     }
 
