@@ -205,7 +205,8 @@ impl Meters {
         }
     }
 
-    fn is_free(&self) -> bool {
+    /// Whether nothing is counted.
+    pub(crate) fn is_free(&self) -> bool {
         self.buckets.is_empty() && self.spent.is_none()
     }
 

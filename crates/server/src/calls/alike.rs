@@ -1,6 +1,6 @@
 //! Calls of one client that have come together, are of one kind and about one mailbox: the store is
-//! asked once for all of them. Invariant: each is checked, counted and answered as if it had come
-//! alone, and what goes wrong with one is nothing to the others.
+//! asked once for all of them. Invariant: each is checked and answered as if it had come alone, and
+//! what goes wrong with one is nothing to the others.
 
 use mailbox_wire::call::{Reply, Request};
 use mailbox_wire::json::{Ok as Done, SettleItem};

@@ -34,8 +34,8 @@ impl Service {
         Ok(self.send_charged(caller, batch, 1).await)
     }
 
-    /// Sends messages that came each by itself: what is wrong with one is nothing to the others. One
-    /// result each, in order.
+    /// Sends messages that came each by itself, of a caller whose use nobody counts: what is wrong
+    /// with one is nothing to the others. One result each, in order.
     ///
     /// # Cancel safety
     /// A send that was begun may have taken effect.
@@ -49,7 +49,6 @@ impl Service {
             let bytes = message.payload.len() as u64;
             self.check_open()?;
             caller.may(Op::Send, Some(&mailbox), bytes)?;
-            caller.charge(1, bytes)?;
             good.push((mailbox, message));
             Ok(())
         });
@@ -59,7 +58,7 @@ impl Service {
         joined(let_in, sent.into_iter().map(|sent| Ok(sent?)))
     }
 
-    /// Sends what the caller may send, and has paid for, in so many calls.
+    /// Sends what the caller may send, and has paid for if it has to, in so many calls.
     async fn send_charged(
         &self,
         caller: &Caller,

@@ -291,7 +291,7 @@ async fn a_frame_that_is_not_complete_does_nothing_and_those_before_it_are_answe
 #[tokio::test]
 async fn a_frame_that_does_not_go_on_is_waited_for_no_longer_than_others_notice() {
     let served =
-        Rig::new().with(|config| config.timeouts.read = Duration::from_millis(300)).start().await;
+        Rig::new().with(|config| config.timeouts.read = Duration::from_millis(800)).start().await;
     let mut other = served.oap_client_with(&served.mint(&["op = send"])).await;
     let mut stuck = Vec::new();
     for len in SHORT {

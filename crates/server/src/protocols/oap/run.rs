@@ -50,8 +50,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         let known = known.clone();
         self.end_run(context);
-        // Calls that are traced have spans of their own, which say what happened in each.
-        if self.service.traces.is_some() || likeness(&request).is_none() {
+        // Calls that are traced have spans of their own, which say what happened in each; and where
+        // each counts, what comes of one decides about the next.
+        let has_its_own = self.service.traces.is_some() || known.is_metered();
+        if has_its_own || likeness(&request).is_none() {
             return self.ask_one(&known, one, request, context);
         }
         let bytes = one.len;

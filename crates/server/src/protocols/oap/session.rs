@@ -52,6 +52,11 @@ impl Known {
         self.verified.meters.miss(1);
     }
 
+    /// Whether what it does is counted against a rate or a quota.
+    pub(super) fn is_metered(&self) -> bool {
+        !self.verified.meters.is_free()
+    }
+
     /// Whether two that ask are one.
     pub(super) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.verified, &other.verified) && self.tenant == other.tenant
