@@ -18,8 +18,8 @@ mod generated {
     /// Where imports are looked for.
     const ROOT: &str = "../../proto";
     const FILE: &str = "mailbox/v1/mailbox.proto";
-    /// Messages with payloads, receipt handles, capabilities, or what went wrong with a payload; how
-    /// they are shown is written by hand, in `src/proto/shown.rs`.
+    /// Messages with payloads, receipt handles, capabilities, or what went wrong with a payload;
+    /// how they are shown is written by hand, in `src/proto/shown.rs`.
     const SECRET: [&str; 11] = [
         ".mailbox.v1.SendRequest",
         ".mailbox.v1.BatchMessage",

@@ -1,6 +1,6 @@
 //! Requests that came one behind the other and are alike: they are done together. What a request
-//! costs beside its message is paid once for all of them. Invariant: a run has ended before anything
-//! else is begun, and before anything is waited for, so nobody waits for a run to become longer.
+//! costs beside its message is paid once for all of them. Invariant: a run has ended before
+//! anything else is begun, and before anything is waited for, so nobody waits for a run to grow.
 
 use std::sync::Arc;
 use std::task::Context;
