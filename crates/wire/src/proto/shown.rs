@@ -1,6 +1,6 @@
 //! How messages are shown for debugging that have a payload, a receipt handle, a capability, or
-//! what went wrong with a payload: with a few other fields. Messages that contain one of these show it
-//! the same way. Which ones they are is said once more in `build.rs`.
+//! what went wrong with a payload: with a few other fields. Messages that contain one of these show
+//! it the same way. Which ones they are is said once more in `build.rs`.
 
 use std::fmt;
 
