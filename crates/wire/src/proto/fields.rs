@@ -3,10 +3,10 @@
 //!
 //! An empty message in a list is two bytes on the wire and some hundred in memory, and an empty
 //! text is two and two dozen: a few megabytes could become a gigabyte before anybody counts the
-//! list. So elements are counted first; that skips from one to the next and costs next to nothing. Where
-//! lists are in messages in messages is known from their description, by a table that `build.rs`
-//! makes: bytes that are a payload are never looked into. Fields that are no list replace each
-//! other, so it does not matter how often they come.
+//! list. So elements are counted first; that skips from one to the next and costs next to
+//! nothing. Where lists are in messages in messages is known from their description, by a table
+//! that `build.rs` makes: bytes that are a payload are never looked into. Fields that are no list
+//! replace each other, so it does not matter how often they come.
 
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
 
