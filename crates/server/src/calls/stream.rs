@@ -1,6 +1,7 @@
 //! A receive that goes on until the client leaves. Invariant: no more is in flight on a stream than
 //! the client said it can take; when it leaves, what it has not settled is given back. If it is the
-//! service that ends it, what the client has stays the client's until its deadline.
+//! service that ends it, also because nothing is taken, what the client has stays the client's until
+//! its deadline: it may be at work on it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +18,7 @@ use crate::admission::WaitingPlace;
 use crate::auth::Caller;
 use crate::failure::Answer;
 use crate::handouts::StreamId;
+use crate::listen::Cut;
 use crate::service::Service;
 
 /// How often places are looked for that became free because deadlines have passed.
@@ -37,6 +39,8 @@ pub(crate) struct Stream {
     out: Vec<String>,
     /// The client has not left, and can settle what it has.
     is_ended: bool,
+    /// Nor has it if it is cut off from here.
+    cut: Cut,
     _waiting: WaitingPlace,
 }
 
@@ -60,11 +64,18 @@ impl Stream {
             allowance: Arc::new(Semaphore::new(asked.max_messages as usize)),
             out: Vec::new(),
             is_ended: false,
+            cut: Cut::default(),
             _waiting: waiting,
             service: Arc::clone(service),
             caller,
             asked,
         })
+    }
+
+    /// The same, on a connection that can be cut off.
+    pub(crate) fn until(mut self, cut: Cut) -> Self {
+        self.cut = cut;
+        self
     }
 
     /// What comes next, for one who writes it at once: as many as the client can take.
@@ -179,7 +190,7 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        if self.is_ended {
+        if self.is_ended || self.cut.is_marked() {
             return;
         }
         let out = std::mem::take(&mut self.out);

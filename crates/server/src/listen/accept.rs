@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio_rustls::TlsAcceptor;
@@ -14,6 +15,12 @@ use crate::protocols::{http, oap};
 
 /// How long to wait when no connection can be taken in, for want of descriptors for example.
 const BREATH: Duration = Duration::from_millis(50);
+
+/// How often a silent client is asked by the system whether it is there, and how long what it was sent
+/// may go unacknowledged: one that has lost its power says no goodbye, and what it is sent would be
+/// taken for delivered for as long as the system repeats it, which is a quarter of an hour.
+const ASK_EVERY: Duration = Duration::from_secs(15);
+const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
 
 /// What is needed to take a connection in.
 #[derive(Clone)]
@@ -74,8 +81,7 @@ async fn accept_tcp(listener: &TcpListener, tls: Option<TlsAcceptor>, door: &Doo
             }
             continue;
         };
-        // Small answers shall not wait for more to send.
-        let _ = stream.set_nodelay(true);
+        prepare(&stream);
         let (own, tls) = (door.clone(), tls.clone());
         door.connections.spawn(async move {
             match tls {
@@ -90,6 +96,19 @@ async fn accept_tcp(listener: &TcpListener, tls: Option<TlsAcceptor>, door: &Doo
             }
             drop(place);
         });
+    }
+}
+
+/// A connection without these works as well, until something breaks.
+fn prepare(stream: &TcpStream) {
+    let socket = SockRef::from(stream);
+    let ask = TcpKeepalive::new().with_time(ASK_EVERY).with_interval(ASK_EVERY);
+    // Small answers shall not wait for more to send.
+    let prepared = stream.set_nodelay(true).and_then(|()| socket.set_tcp_keepalive(&ask));
+    #[cfg(target_os = "linux")]
+    let prepared = prepared.and_then(|()| socket.set_tcp_user_timeout(Some(UNACKNOWLEDGED)));
+    if let Err(error) = prepared {
+        tracing::debug!(%error, "a connection that may not notice that its client is gone");
     }
 }
 
@@ -126,5 +145,27 @@ where
     match door.speaks {
         Protocol::Http => http::serve(stream, peer, door.handler).await,
         Protocol::Oap => oap::serve(stream, peer, door.handler.service(), is_tls).await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Clients that have lost their power were sent messages for a quarter of an hour.
+    #[tokio::test]
+    async fn the_system_looks_whether_the_other_end_is_there() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let _client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        prepare(&stream);
+        let socket = SockRef::from(&stream);
+        assert!(stream.nodelay().unwrap() && socket.keepalive().unwrap());
+        #[cfg(target_os = "linux")]
+        {
+            assert_eq!(socket.tcp_keepalive_time().unwrap(), ASK_EVERY);
+            assert_eq!(socket.tcp_keepalive_interval().unwrap(), ASK_EVERY);
+            assert_eq!(socket.tcp_user_timeout().unwrap(), Some(UNACKNOWLEDGED));
+        }
     }
 }

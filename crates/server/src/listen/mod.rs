@@ -1,6 +1,7 @@
 //! Where connections come from, and how long one may do nothing.
 
 mod accept;
+mod cut;
 mod pace;
 mod peer;
 mod timed;
@@ -17,6 +18,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 
 pub(crate) use accept::accept_all;
+pub(crate) use cut::{Cut, Ending};
 pub(crate) use peer::{AtWork, Doing, Peer};
 pub(crate) use timed::Timed;
 pub(crate) use untaken::AnswerId;

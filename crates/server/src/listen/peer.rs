@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use super::cut::Cut;
 use super::untaken::{AnswerId, Untaken};
 use crate::auth::Memo;
 use crate::calls::HandOver;
@@ -29,6 +30,8 @@ pub(crate) struct Peer {
     answers: AtomicU64,
     /// What of its answers waits to be taken, where there can be several.
     pub(crate) untaken: Untaken,
+    /// Whether it was cut off from here.
+    pub(crate) cut: Cut,
     /// Calls without a capability that are open.
     pub(crate) guests: AtomicUsize,
     /// The capability that came last.
@@ -74,6 +77,7 @@ impl Peer {
             is_shared: AtomicBool::new(false),
             answers: AtomicU64::new(0),
             untaken: Untaken::new(patience),
+            cut: Cut::default(),
             guests: AtomicUsize::new(0),
             memo: Memo::default(),
         }

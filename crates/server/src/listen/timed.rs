@@ -56,7 +56,7 @@ impl<S> Timed<S> {
 
     fn look_now(&mut self) -> io::Result<()> {
         if self.is_overdue() {
-            return Err(io::ErrorKind::TimedOut.into());
+            return Err(self.cut());
         }
         let next = Instant::now() + every(&self.timeouts);
         self.look.as_mut().reset(next);
@@ -74,9 +74,15 @@ impl<S> Timed<S> {
             look.as_mut().reset(deadline);
         }
         match look.as_mut().poll(context) {
-            Poll::Ready(()) => Poll::Ready(io::ErrorKind::TimedOut.into()),
+            Poll::Ready(()) => Poll::Ready(self.cut()),
             Poll::Pending => Poll::Pending,
         }
+    }
+
+    /// It is cut off: the client may be there, and at work.
+    fn cut(&self) -> io::Error {
+        self.peer.cut.mark();
+        io::ErrorKind::TimedOut.into()
     }
 
     fn note_written(&mut self, bytes: usize) {

@@ -11,10 +11,10 @@
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use futures_util::future::AbortHandle;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use super::cut::Ending;
 use super::pace::Pace;
 
 /// Which of the answers of a connection.
@@ -44,7 +44,7 @@ struct Waiting {
     /// Whoever makes more of it when this is taken.
     maker: Option<Waker>,
     /// Ends it alone.
-    ending: Option<AbortHandle>,
+    ending: Option<Ending>,
     /// When that was done.
     ended: Option<Instant>,
 }
@@ -68,11 +68,11 @@ impl Untaken {
     }
 
     /// So many more bytes of an answer wait. What ends it, if it can be ended alone.
-    pub(crate) fn add(&self, answer: AnswerId, bytes: usize, ending: Option<&AbortHandle>) {
+    pub(crate) fn add(&self, answer: AnswerId, bytes: usize, ending: Option<&Ending>) {
         self.add_at(Instant::now(), answer, bytes, ending);
     }
 
-    fn add_at(&self, now: Instant, answer: AnswerId, bytes: usize, ending: Option<&AbortHandle>) {
+    fn add_at(&self, now: Instant, answer: AnswerId, bytes: usize, ending: Option<&Ending>) {
         let mut all = self.all.lock();
         if let Some(waiting) = all.iter_mut().find(|it| it.answer == answer) {
             waiting.bytes += bytes;
@@ -149,7 +149,7 @@ impl Untaken {
                 }
             }
         }
-        endings.iter().for_each(AbortHandle::abort);
+        endings.iter().for_each(Ending::end);
         is_stuck
     }
 
@@ -167,13 +167,20 @@ fn subtract(all: &mut Vec<Waiting>, answer: AnswerId, bytes: usize) -> Option<Wa
 
 #[cfg(test)]
 mod tests {
+    use futures_util::future::AbortHandle;
+
     use super::*;
+    use crate::listen::Cut;
 
     const PATIENCE: Duration = Duration::from_secs(5);
     const FRAME: usize = 16 * 1024;
 
     fn after(start: Instant, ms: u64) -> Instant {
         start + Duration::from_millis(ms)
+    }
+
+    fn ending() -> Ending {
+        Ending::new(AbortHandle::new_pair().0, Cut::default())
     }
 
     /// The share of each was measured against what is asked of a connection: all of them were
@@ -185,7 +192,7 @@ mod tests {
         for (answer, left) in (0..).zip(&left) {
             untaken.add_at(start, AnswerId(answer), *left, None);
         }
-        let (beside, (ending, _)) = (AnswerId(60), AbortHandle::new_pair());
+        let (beside, ending) = (AnswerId(60), ending());
         untaken.add_at(start, beside, 1000, Some(&ending));
         let mut ms = 0;
         // One after the other, which is what takes longest until the last has anything.
@@ -197,7 +204,7 @@ mod tests {
                 assert!(!untaken.look(after(start, ms)), "{answer} after {ms} ms");
             }
         }
-        assert!(ms > 4 * 5000 && !ending.is_aborted());
+        assert!(ms > 4 * 5000 && !ending.is_ended());
         untaken.taken_at(after(start, ms), beside, 1000);
         assert!(untaken.is_empty());
     }
@@ -205,7 +212,7 @@ mod tests {
     #[test]
     fn whoever_does_not_take_its_turn_is_late_although_others_go_on() {
         let (start, untaken) = (Instant::now(), Untaken::new(PATIENCE));
-        let (stuck, (ending, _)) = (AnswerId(1000), AbortHandle::new_pair());
+        let (stuck, ending) = (AnswerId(1000), ending());
         untaken.add_at(start, AnswerId(0), FRAME, None);
         untaken.add_at(start, stuck, 1000, Some(&ending));
         for answer in 0..100 {
@@ -214,7 +221,7 @@ mod tests {
             untaken.add_at(now, AnswerId(answer + 1), FRAME, None);
             untaken.taken_at(now, AnswerId(answer), FRAME);
             assert!(!untaken.look(now));
-            assert_eq!(ending.is_aborted(), 60 * answer >= 5000, "{answer}");
+            assert_eq!(ending.is_ended(), 60 * answer >= 5000, "{answer}");
         }
         // It is there although it was ended: nothing else helps.
         assert!(untaken.look(after(start, 5040 + 5000)));

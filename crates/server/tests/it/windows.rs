@@ -89,6 +89,7 @@ async fn a_stream_that_nobody_takes_ends_alone_and_what_was_in_it_goes_back() {
     until("it is on its way", async || client.stats("jobs").await.invisible == 1).await;
     assert_eq!(stuck.reset().await, Some(Reason::CANCEL));
     until("it is back", async || client.stats("jobs").await.ready == 1).await;
+    assert_eq!(client.receive_one("jobs", 30_000).await.attempt, 1, "it was never delivered");
     // One that has nothing to say is not stuck, however long that is, and hears what comes.
     client.send("quiet", "one").await;
     let message = quiet.message::<RecvStreamResponse>().await.unwrap().unwrap();
@@ -114,6 +115,39 @@ async fn a_stream_without_a_window_ends_alone_too() {
     }
     // It was never delivered.
     assert_eq!(client.receive_one("jobs", 30_000).await.attempt, 1);
+}
+
+/// Its messages went to others while it was at work on them, and cost an attempt each.
+#[tokio::test]
+async fn a_stream_that_is_cut_off_leaves_its_client_what_it_has() {
+    let served =
+        Rig::new().with(|config| config.timeouts.write = Duration::from_millis(300)).start().await;
+    let mut client = served.client().await;
+    client.send("jobs", "small").await;
+    client.send("jobs", vec![7; 8 * KIB]).await;
+    let reader = served.h2_client(2048).await;
+    let mut messages = stream(&reader, &served.operator, "jobs").await;
+    let small = messages.message::<RecvStreamResponse>().await.unwrap().unwrap().envelope.unwrap();
+    assert_eq!(messages.reset().await, Some(Reason::CANCEL));
+    until("the large one is back", async || client.stats("jobs").await.ready == 1).await;
+    let large = client.receive_one("jobs", 30_000).await;
+    assert_eq!((large.payload_b64.0.len(), large.attempt), (8 * KIB, 1));
+    assert_eq!(client.ack(&small.msg_id, Some(&small.receipt_handle)).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_connection_that_is_cut_off_leaves_its_client_what_it_has() {
+    let served =
+        Rig::new().with(|config| config.timeouts.write = Duration::from_millis(300)).start().await;
+    let mut client = served.client().await;
+    client.send("jobs", "small").await;
+    let mut reader = served.h2_client(2048).await;
+    let mut messages = stream(&reader, &served.operator, "jobs").await;
+    let small = messages.message::<RecvStreamResponse>().await.unwrap().unwrap().envelope.unwrap();
+    let _stuck = reader.get("/openapi.json", "").await;
+    reader.ping_until_over().await;
+    assert!(messages.message::<RecvStreamResponse>().await.is_err());
+    assert_eq!(client.ack(&small.msg_id, Some(&small.receipt_handle)).await.status, 200);
 }
 
 /// Whoever had taken much was given a second for each 64 KiB of it.

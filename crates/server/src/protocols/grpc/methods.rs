@@ -16,6 +16,7 @@ use super::refusal::{by_the_library, garbled, status};
 use super::stream::messages;
 use crate::calls::{Answered, Asking, purpose};
 use crate::failure::{Answer, Failure};
+use crate::listen::Cut;
 use crate::protocols::http::Paced;
 use crate::service::Service;
 
@@ -137,7 +138,9 @@ impl Mailbox for Methods {
         match self.answer(&ticket, asked).await {
             Ok(Answered::Stream(stream)) => {
                 let corr_id = Arc::clone(&ticket.caller.corr_id);
-                let messages = messages(Arc::clone(&self.0), stream, ticket.in_body, corr_id);
+                let stream = stream.until(extensions.get::<Cut>().cloned().unwrap_or_default());
+                let messages =
+                    messages(Arc::clone(&self.0), Box::new(stream), ticket.in_body, corr_id);
                 let mut response: Response<Self::RecvStreamStream> =
                     Response::new(Box::pin(messages));
                 response.extensions_mut().insert(Paced);

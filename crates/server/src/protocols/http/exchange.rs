@@ -23,7 +23,7 @@ use crate::admission::{Place, Purpose, Room};
 use crate::auth::Caller;
 use crate::calls::{Answered, Asking, Facts};
 use crate::failure::{Answer, Failure};
-use crate::listen::Peer;
+use crate::listen::{Cut, Peer};
 use crate::service::Service;
 
 /// Longest correlation id that is taken from a client.
@@ -180,14 +180,20 @@ where
         let (exchange, bytes) = admit(service, head, body, &corr_id, reads).await?;
         let request = asks(bytes)?;
         let facts = facts(&exchange.head, &request)?;
-        let Exchange { service, caller, place, room, .. } = exchange;
+        let Exchange { service, caller, head, place, room } = exchange;
         let answered = service.answer(Asking { caller, facts, place, room }, request).await?;
-        Ok(written(&service, answered, &corr_id))
+        let cut = head.extensions.get::<Cut>().cloned().unwrap_or_default();
+        Ok(written(&service, answered, &corr_id, cut))
     };
     answered.await.unwrap_or_else(|failure| answer::failure(&failure, &corr_id))
 }
 
-fn written(service: &Arc<Service>, answered: Answered, corr_id: &Arc<str>) -> Response {
+fn written(
+    service: &Arc<Service>,
+    answered: Answered,
+    corr_id: &Arc<str>,
+    cut: Cut,
+) -> Response {
     match answered {
         Answered::Reply(reply) => answer::success(&reply),
         Answered::Messages(Reply::Received(received), hand_over) => {
@@ -197,7 +203,9 @@ fn written(service: &Arc<Service>, answered: Answered, corr_id: &Arc<str>) -> Re
             let json = serde_json::to_vec(&reply).expect("text, numbers and maps can be written");
             outgoing::response(json, hand_over)
         }
-        Answered::Stream(stream) => super::stream::response(service, *stream, corr_id),
+        Answered::Stream(stream) => {
+            super::stream::response(service, stream.until(cut), corr_id)
+        }
     }
 }
 

@@ -10,7 +10,6 @@ use std::task::{Context, Poll, ready};
 use axum::body::Body;
 use axum::response::Response;
 use bytes::{Buf, Bytes};
-use futures_util::future::AbortHandle;
 use http::header::CONTENT_TYPE;
 use http_body::{Frame, SizeHint};
 use mailbox_wire::payload::wiped;
@@ -19,7 +18,7 @@ use parking_lot::Mutex;
 use super::answer;
 use crate::admission::Guest;
 use crate::calls::HandOver;
-use crate::listen::{AnswerId, AtWork, Peer};
+use crate::listen::{AnswerId, AtWork, Ending, Peer};
 
 /// Deliveries that are in what a body gives next. Goes with a response, as an extension.
 #[derive(Debug, Clone, Default)]
@@ -67,7 +66,7 @@ struct Shared {
     answer: AnswerId,
     is_paced: bool,
     /// Ends the task that makes it, and with that it alone, as long as more of it may come.
-    ending: Option<AbortHandle>,
+    ending: Option<Ending>,
     /// The connection is not idle as long as more of it may come.
     _at_work: AtWork,
 }
@@ -83,7 +82,7 @@ impl Outgoing {
         mut response: Response,
         peer: &Arc<Peer>,
         at_work: AtWork,
-        ending: Option<AbortHandle>,
+        ending: Option<Ending>,
     ) -> http::Response<Self> {
         let is_paced = response.extensions_mut().remove::<Paced>().is_some();
         let (answer, ending) = (peer.new_answer(), ending.filter(|_| is_paced));

@@ -23,8 +23,7 @@ use tower_service::Service as _;
 use super::answer::{Kind, X_CORR_ID};
 use super::exchange::CorrId;
 use super::outgoing::Outgoing;
-use crate::listen::Peer;
-use crate::listen::Timed;
+use crate::listen::{Ending, Peer, Timed};
 use crate::metrics::{known_method, route_of};
 use crate::protocols::grpc::Counted;
 use crate::service::Service;
@@ -162,11 +161,14 @@ where
     let Handler { service, router } = handler;
     let conversation = Conversation { service: Arc::clone(&service), router: router.into(), peer };
     let conversation = Arc::new(conversation);
-    let answer = service_fn(move |request: Request<Incoming>| {
+    let answer = service_fn(move |mut request: Request<Incoming>| {
         let conversation = Arc::clone(&conversation);
         async move {
+            let cut = conversation.peer.cut.part();
+            request.extensions_mut().insert(cut.clone());
             if request.version() == Version::HTTP_2 {
-                let ending = ENDING.try_with(AbortHandle::clone).ok();
+                let task = ENDING.try_with(AbortHandle::clone).ok();
+                let ending = task.map(|task| Ending::new(task, cut));
                 let at_work = conversation.peer.at_work();
                 let response = conversation.answer(request).await;
                 let outgoing = Outgoing::shared(response, &conversation.peer, at_work, ending);

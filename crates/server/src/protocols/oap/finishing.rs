@@ -99,6 +99,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         match result {
             Outcome::Answer(Ok(Answered::Stream(stream))) => {
                 self.output.begin(to);
+                let stream = Box::new(stream.until(self.peer.cut.clone()));
                 self.park(Parked { stream, to, tongue, caller });
                 return;
             }
