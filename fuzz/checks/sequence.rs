@@ -3,7 +3,7 @@
 //! time.
 
 use mailbox_wire::oap::{
-    Answers, CHUNK, Fault, Flags, Header, MAX_FRAME, MAX_INFLIGHT, Piece, Requests, Step,
+    Answers, CHUNK, Flags, Header, MAX_FRAME, MAX_INFLIGHT, Piece, Requests, Step,
 };
 
 /// Most that happens in one input.
@@ -85,8 +85,9 @@ fn check_requests(happenings: &[Happening]) {
             }
             Err(malformed) => {
                 assert_eq!(may, None, "{header:?} was refused: {malformed}");
-                let is_in_use = malformed.fault == Fault::CorrIdInUse;
-                let corr_id = if is_in_use { 0 } else { header.corr_id };
+                // Not under the id of a request that will be answered, whatever is wrong.
+                let is_taken = will_be_answered(&past, header.corr_id);
+                let corr_id = if is_taken { 0 } else { header.corr_id };
                 assert_eq!((malformed.code(), malformed.corr_id()), (400, corr_id));
                 assert!(malformed.closes());
             }
@@ -133,6 +134,12 @@ fn now(past: &[Seen]) -> Now {
         }
     }
     now
+}
+
+/// Whether a request that has come whole is not answered yet.
+fn will_be_answered(past: &[Seen], corr_id: u64) -> bool {
+    let Now { open, parts, .. } = now(past);
+    open.contains(&corr_id) && parts.is_none_or(|(first, _)| first.corr_id != corr_id)
 }
 
 /// What a frame is after all that, or nothing if it must not come.

@@ -144,6 +144,16 @@ impl Service {
         Ok(())
     }
 
+    /// Refuses a request of so many bytes if that is too many.
+    pub(crate) fn check_size(&self, len: usize) -> Answer<()> {
+        let most = self.settings().limits.body;
+        if len > most {
+            let message = format!("the request is larger than {most} bytes");
+            return Err(Error::new(ErrorKind::TooLarge, message).with_field("payload").into());
+        }
+        Ok(())
+    }
+
     /// What the service can do at this moment, and why not the rest.
     pub(crate) async fn readiness(&self) -> Readiness {
         let mut reasons = Vec::new();

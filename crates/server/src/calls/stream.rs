@@ -1,7 +1,7 @@
 //! A receive that goes on until the client leaves. Invariant: no more is in flight on a stream than
 //! the client said it can take; when it leaves, what it has not settled is given back. If it is the
-//! service that ends it, also because nothing is taken, what the client has stays the client's until
-//! its deadline: it may be at work on it.
+//! service that ends it, also because nothing is taken, what the client has stays with the client
+//! until its deadline: it may be at work on it.
 
 use std::sync::Arc;
 use std::time::Duration;

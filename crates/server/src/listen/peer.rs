@@ -27,6 +27,8 @@ pub(crate) struct Peer {
     many: AtomicUsize,
     /// There can be several: what comes in then need not be the head of one.
     is_shared: AtomicBool,
+    /// It is to be told that nothing more is answered, because it asks nothing.
+    is_to_leave: AtomicBool,
     answers: AtomicU64,
     /// What of its answers waits to be taken, where there can be several.
     pub(crate) untaken: Untaken,
@@ -75,6 +77,7 @@ impl Peer {
             on_its_way: Mutex::default(),
             many: AtomicUsize::new(0),
             is_shared: AtomicBool::new(false),
+            is_to_leave: AtomicBool::new(false),
             answers: AtomicU64::new(0),
             untaken: Untaken::new(patience),
             cut: Cut::default(),
@@ -100,6 +103,17 @@ impl Peer {
     /// Whether several requests can be worked on at a time.
     pub(crate) fn is_shared(&self) -> bool {
         self.is_shared.load(Ordering::Relaxed)
+    }
+
+    /// Whether its client is to be told that it is too late to ask more.
+    pub(crate) fn is_to_leave(&self) -> bool {
+        self.is_to_leave.load(Ordering::Relaxed)
+    }
+
+    /// Its client is to be told; whether that is new.
+    pub(crate) fn let_leave(&self) -> bool {
+        self.touch();
+        !self.is_to_leave.swap(true, Ordering::Relaxed)
     }
 
     /// Whether one of several requests is worked on, or its answer on its way: the truth, where

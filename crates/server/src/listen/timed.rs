@@ -35,14 +35,19 @@ impl<S> Timed<S> {
         Self { stream, peer, timeouts, look, stuck: None, write_look: None, has_written: false }
     }
 
-    /// Whether it has done nothing for too long, or does not take an answer.
-    fn is_overdue(&self) -> bool {
-        let is_silent = match self.peer.doing() {
+    /// Whether it has done nothing for too long.
+    fn is_silent(&self) -> bool {
+        match self.peer.doing() {
             Doing::Idle => !self.peer.is_busy() && self.peer.so_far() > self.timeouts.idle,
             Doing::Head => self.peer.so_far() > self.timeouts.read,
             Doing::Work | Doing::Answer => false,
-        };
-        is_silent || self.peer.untaken.look(Instant::now())
+        }
+    }
+
+    /// Where there can be several requests, one may be on its way when it has been idle for too
+    /// long: its client is told first that it is too late, and asks elsewhere.
+    fn is_to_leave(&self) -> bool {
+        self.peer.doing() == Doing::Idle && self.peer.is_shared() && self.peer.let_leave()
     }
 
     fn poll_look(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -55,7 +60,8 @@ impl<S> Timed<S> {
     }
 
     fn look_now(&mut self) -> io::Result<()> {
-        if self.is_overdue() {
+        let is_stuck = self.peer.untaken.look(Instant::now());
+        if is_stuck || self.is_silent() && !self.is_to_leave() {
             return Err(self.cut());
         }
         let next = Instant::now() + every(&self.timeouts);
@@ -114,12 +120,10 @@ impl<S: AsyncRead + Unpin> AsyncRead for Timed<S> {
         let before = buffer.filled().len();
         match Pin::new(&mut self.stream).poll_read(context, buffer) {
             Poll::Ready(Ok(())) => {
-                if buffer.filled().len() > before && self.peer.doing() == Doing::Idle {
-                    if self.peer.is_shared() {
-                        self.peer.touch();
-                    } else {
-                        self.peer.set(Doing::Head);
-                    }
+                // Where there can be several requests, what comes need not be about one.
+                let is_more = buffer.filled().len() > before && !self.peer.is_shared();
+                if is_more && self.peer.doing() == Doing::Idle {
+                    self.peer.set(Doing::Head);
                 }
                 // Whoever always says something is looked at all the same.
                 if self.peer.is_shared() && Instant::now() >= self.look.deadline() {
@@ -178,7 +182,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Timed<S> {
                 match self.peer.doing() {
                     Doing::Answer => self.peer.set(Doing::Idle),
                     // Also flushed whenever somebody looks: that alone is no sign of life.
-                    Doing::Idle if has_written => self.peer.touch(),
+                    Doing::Idle if has_written && !self.peer.is_shared() => self.peer.touch(),
                     Doing::Idle | Doing::Head | Doing::Work => {}
                 }
                 Poll::Ready(Ok(()))

@@ -240,6 +240,21 @@ async fn whoever_does_nothing_after_an_answer_is_cut_off() {
     }
 }
 
+/// What is said about no request was taken for a sign of life.
+#[tokio::test]
+async fn whoever_asks_nothing_over_http_2_is_told_to_leave_whatever_else_is_said() {
+    let served =
+        Rig::new().with(|config| config.timeouts.idle = Duration::from_millis(300)).start().await;
+    let mut client = served.h2_client(1 << 16).await;
+    let mut health = client.get("/healthz", "").await;
+    while health.piece().await.unwrap().is_some() {}
+    let start = Instant::now();
+    let pings = client.ping_until_over().await;
+    assert!(start.elapsed() >= Duration::from_millis(300) && pings > 1, "{pings}");
+    let too_late = client.get_late("/healthz").await;
+    assert!(too_late.is_go_away() && too_late.reason() == Some(h2::Reason::NO_ERROR), "{too_late}");
+}
+
 /// Of a large answer most was read at once, and then nothing: it was held for as long as all of it
 /// might have taken a slow client.
 #[tokio::test]

@@ -132,7 +132,7 @@ async fn a_stream_that_is_cut_off_leaves_its_client_what_it_has() {
     until("the large one is back", async || client.stats("jobs").await.ready == 1).await;
     let large = client.receive_one("jobs", 30_000).await;
     assert_eq!((large.payload_b64.0.len(), large.attempt), (8 * KIB, 1));
-    assert_eq!(client.ack(&small.msg_id, Some(&small.receipt_handle)).await.status, 200);
+    assert_eq!(client.ack(&small.msg_id, small.receipt_handle.as_deref()).await.status, 200);
 }
 
 #[tokio::test]
@@ -147,7 +147,7 @@ async fn a_connection_that_is_cut_off_leaves_its_client_what_it_has() {
     let _stuck = reader.get("/openapi.json", "").await;
     reader.ping_until_over().await;
     assert!(messages.message::<RecvStreamResponse>().await.is_err());
-    assert_eq!(client.ack(&small.msg_id, Some(&small.receipt_handle)).await.status, 200);
+    assert_eq!(client.ack(&small.msg_id, small.receipt_handle.as_deref()).await.status, 200);
 }
 
 /// Whoever had taken much was given a second for each 64 KiB of it.

@@ -68,11 +68,15 @@ impl Requests {
                 self.take_request(header)
             }
         });
-        step.map_err(|fault| match fault {
-            // Under that id the other one will be answered.
-            Fault::CorrIdInUse => Malformed::new(fault, 0),
-            _ => Malformed::new(fault, header.corr_id),
-        })
+        step.map_err(|fault| Malformed::new(fault, self.named(header.corr_id)))
+    }
+
+    /// Under which `corr_id` to say that a frame with this one makes no sense: not under one that
+    /// a request has that will be answered.
+    #[must_use]
+    pub fn named(&self, corr_id: u64) -> u64 {
+        let is_answered = self.in_flight.contains(&corr_id) && !self.is_in_parts(corr_id);
+        if is_answered { 0 } else { corr_id }
     }
 
     /// The request with this `corr_id` is answered. One that is not complete stays in flight.
@@ -245,6 +249,10 @@ mod tests {
         assert_eq!(take(them, REQ, 7), Err(Fault::CorrIdInUse));
         assert_eq!(take(them, EVENT, 7), Err(Fault::CorrIdInUse));
         assert_eq!(take_app(them, REQ, APP_HELLO, 7), Err(Fault::CorrIdInUse));
+        assert_eq!((them.named(7), them.named(8)), (0, 8), "7 will be answered");
+        for flags in [Flags::RESP, Flags::COMP] {
+            assert_eq!(them.take(&Header::new(flags, APP_JSON, 7)).unwrap_err().corr_id(), 0);
+        }
         them.done(7);
         assert_eq!(take(them, EVENT, 7), PART);
         them.done(7);

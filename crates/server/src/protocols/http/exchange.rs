@@ -188,12 +188,7 @@ where
     answered.await.unwrap_or_else(|failure| answer::failure(&failure, &corr_id))
 }
 
-fn written(
-    service: &Arc<Service>,
-    answered: Answered,
-    corr_id: &Arc<str>,
-    cut: Cut,
-) -> Response {
+fn written(service: &Arc<Service>, answered: Answered, corr_id: &Arc<str>, cut: Cut) -> Response {
     match answered {
         Answered::Reply(reply) => answer::success(&reply),
         Answered::Messages(Reply::Received(received), hand_over) => {
@@ -203,9 +198,7 @@ fn written(
             let json = serde_json::to_vec(&reply).expect("text, numbers and maps can be written");
             outgoing::response(json, hand_over)
         }
-        Answered::Stream(stream) => {
-            super::stream::response(service, stream.until(cut), corr_id)
-        }
+        Answered::Stream(stream) => super::stream::response(service, stream.until(cut), corr_id),
     }
 }
 

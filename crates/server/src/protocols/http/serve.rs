@@ -159,6 +159,7 @@ where
     use crate::listen::Doing;
 
     let Handler { service, router } = handler;
+    let other = Arc::clone(&peer);
     let conversation = Conversation { service: Arc::clone(&service), router: router.into(), peer };
     let conversation = Arc::new(conversation);
     let answer = service_fn(move |mut request: Request<Incoming>| {
@@ -190,12 +191,17 @@ where
             is_listening = true;
             let _ = told.as_mut().poll(context);
         }
-        if !is_closing && service.is_stopping() {
-            is_closing = true;
-            connection.as_mut().graceful_shutdown();
+        loop {
+            if !is_closing && (service.is_stopping() || other.is_to_leave()) {
+                is_closing = true;
+                connection.as_mut().graceful_shutdown();
+            }
+            // How a connection ends is its client's business.
+            let polled = connection.as_mut().poll(context).map(drop);
+            if polled.is_ready() || is_closing || !other.is_to_leave() {
+                return polled;
+            }
         }
-        // How a connection ends is its client's business.
-        connection.as_mut().poll(context).map(drop)
     })
     .await;
 }

@@ -77,8 +77,6 @@ pub(super) struct Cancel {
     pub(super) corr_id: u64,
     pub(super) to: To,
     pub(super) tongue: Tongue,
-    /// It is among those in flight; one that came when there were too many is not.
-    pub(super) has_place: bool,
 }
 
 pub(super) struct Parked {
@@ -271,10 +269,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         } else if !self.output.is_out() {
             Doing::Answer
         } else {
-            self.input.rest();
-            self.output.rest();
             Doing::Idle
         };
+        // There may be many that wait, and each for long.
+        self.input.rest();
+        self.output.rest();
         if self.peer.doing() != doing {
             self.peer.set(doing);
         }

@@ -48,11 +48,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     fn cancelled(&mut self, cancel: &Cancel) {
-        let &Cancel { to, tongue, has_place, .. } = cancel;
-        // Meanwhile another may have come that has its id, and a place.
-        if has_place {
-            self.requests.done(to.corr_id());
-        }
+        let &Cancel { to, tongue, .. } = cancel;
         self.output.reply(to, |out| tongue.write_done(out));
     }
 
@@ -148,13 +144,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     fn write_next(&mut self, next: Next, to: To, tongue: Tongue) {
-        match next {
+        let len = match next {
             Next::Quiet => self.output.part(to, |out| out.extend_from_slice(tongue.sign_of_life())),
             Next::Messages(envelopes, hand_over) => {
-                self.output.part(to, |out| tongue.write_messages(envelopes, out));
+                let len = self.output.part(to, |out| tongue.write_messages(envelopes, out));
                 self.output.hand_over(hand_over);
+                len
             }
-        }
+        };
+        self.turn = self.turn.saturating_sub(len / COSTS_A_TURN);
     }
 
     /// Lets a stream go on, now or when its client has taken what is there.

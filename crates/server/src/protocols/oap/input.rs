@@ -120,7 +120,7 @@ impl Input {
         Poll::Ready(Ok(count))
     }
 
-    /// Gives back what an idle connection does not need; what was last asked is in it, too.
+    /// Gives back what is not needed while nothing comes; what was last asked is in it, too.
     pub(super) fn rest(&mut self) {
         if self.buffer.is_empty() {
             self.buffer = BytesMut::new();

@@ -108,11 +108,13 @@ impl Output {
         self.frame(to.0.answer(Flags::RESP | Flags::START, 200), &[]);
     }
 
-    /// More of an answer, in as many parts as it takes.
-    pub(super) fn part(&mut self, to: To, write: impl FnOnce(&mut Vec<u8>)) {
+    /// More of an answer, in as many parts as it takes. How large it is.
+    pub(super) fn part(&mut self, to: To, write: impl FnOnce(&mut Vec<u8>)) -> usize {
         let start = self.bytes.len();
         write(&mut self.bytes);
+        let len = self.bytes.len() - start;
         self.parts += spread(&mut self.bytes, start, to.0.answer(Flags::EVENT, 0)) as u64;
+        len
     }
 
     /// No more of it comes; because of a failure, or because that is all.
@@ -212,9 +214,9 @@ impl Output {
         }
     }
 
-    /// Gives back what an idle connection does not need.
+    /// Gives back what is not needed while nothing is to be written.
     pub(super) fn rest(&mut self) {
-        if self.bytes.capacity() > IDLE {
+        if self.bytes.is_empty() && self.bytes.capacity() > IDLE {
             self.bytes = Vec::new();
         }
     }

@@ -10,7 +10,6 @@ use mailbox::ErrorKind;
 use mailbox_wire::capability::Refused;
 use mailbox_wire::oap::Header;
 
-use crate::admission::Purpose;
 use crate::auth::{Caller, Verified};
 use crate::failure::{Answer, Failure};
 use crate::listen::Peer;
@@ -36,8 +35,6 @@ pub(super) struct Known {
     verified: Arc<Verified>,
     ip: Option<IpAddr>,
     tenant: u128,
-    /// What it may come for.
-    purpose: Purpose,
     /// When it was verified.
     pub(super) epoch: u64,
 }
@@ -108,17 +105,16 @@ impl Session {
     }
 
     /// Finds out who asks, for this as far as it is known. Each time that something comes: what was
-    /// taken back meanwhile is worth nothing.
+    /// taken back meanwhile is worth nothing. Whether it may come for what it asks is not known
+    /// before that is read.
     pub(super) fn know(
         &mut self,
         service: &Service,
         peer: &Peer,
         header: &Header,
-        purpose: Purpose,
     ) -> Answer<&Known> {
         let tenant = header.tenant;
-        let is_same = |it: &Known| it.tenant == tenant && it.purpose == purpose;
-        if !self.known.as_ref().is_some_and(is_same) {
+        if self.known.as_ref().is_none_or(|it| it.tenant != tenant) {
             self.known = None;
             // Before it is verified: whatever is taken back from here on makes it another one.
             let epoch = service.auth.epoch();
@@ -128,9 +124,14 @@ impl Session {
                 return Err(refused.into());
             }
             let verified = service.auth.verify_on(capability, &peer.memo, text);
-            let verified = verified.inspect_err(|it| self.refused = Some((*it, epoch)))?;
-            let known = Known { verified, ip: peer.ip, tenant, purpose, epoch };
-            self.caller(&known, 0).may_come(purpose)?;
+            let verified = verified.inspect_err(|it| {
+                // Others may be better in a while.
+                if it.is_authentication() && *it != Refused::NotYet {
+                    self.refused = Some((*it, epoch));
+                }
+            })?;
+            let known = Known { verified, ip: peer.ip, tenant, epoch };
+            self.caller(&known, 0).may_anything()?;
             self.is_known = true;
             self.known = Some(known);
         }

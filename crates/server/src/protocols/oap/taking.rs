@@ -17,7 +17,7 @@ use super::output::To;
 use super::question::{Tongue, hello};
 use super::session::{Known, Session};
 use super::work::One;
-use crate::admission::{Purpose, Room, full};
+use crate::admission::{Room, full};
 use crate::failure::{Answer, Failure};
 use crate::service::Service;
 
@@ -25,9 +25,6 @@ use crate::service::Service;
 const RATIO_CAP: &str = "ratio_cap";
 /// The op of what could not be read.
 const UNKNOWN: &str = "unknown";
-/// What is asked is not known before it is read: whoever asks is taken for one who settles, who may
-/// do the most.
-const UNREAD: Purpose = Purpose::Settling;
 /// Requests of a connection that take no more than this together need no room.
 const SMALL: usize = 64 * 1024;
 /// So many bytes cost as much of a turn as a small frame.
@@ -68,7 +65,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             _ => ErrorKind::InvalidParameter,
         };
         let failure = Failure::new(kind, malformed.to_string());
-        let corr_id = malformed.corr_id();
+        let corr_id = self.requests.named(malformed.corr_id());
         self.service.metrics.refused(kind);
         let to = To(Header { corr_id, ..*frame });
         self.output.failure(to, &failure, &self.session.corr_id(corr_id));
@@ -97,7 +94,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 }
                 false => &mut self.session,
             };
-            let known = session.know(&self.service, &self.peer, header, UNREAD)?;
+            let known = session.know(&self.service, &self.peer, header)?;
+            self.service.check_size(header.len as usize)?;
             room_for(&self.service, known, header.len as usize)
         })();
         match taken {
@@ -182,7 +180,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if self.parts_of(corr_id).refused.is_some() {
             return;
         }
-        let known = self.session.know(&self.service, &self.peer, &to.0, UNREAD).cloned();
+        let known = self.session.know(&self.service, &self.peer, &to.0).cloned();
         let kept = known.and_then(|known| {
             let payload = self.plain(frame, &known)?.0;
             self.add_part(corr_id, &known, &payload)
@@ -194,14 +192,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Adds to what has come of a request.
     fn add_part(&mut self, corr_id: u64, known: &Known, payload: &[u8]) -> Answer<()> {
-        let most = self.service.settings().limits.body;
         let service = Arc::clone(&self.service);
         let parts = self.parts_of(corr_id);
         let len = parts.bytes.len() + payload.len();
-        if len > most {
-            let message = format!("the request is larger than {most} bytes");
-            return Err(Failure::new(ErrorKind::TooLarge, message));
-        }
+        service.check_size(len)?;
         let budget = &service.admission.incoming;
         if !parts.room.grow(budget, known.token_id(), len as u64) {
             return Err(full("too many requests are coming in").into());
@@ -229,7 +223,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         match question {
             Asked::Cancel(corr_id) => {
                 self.small -= one.own;
-                let cancel = Cancel { corr_id, to, tongue: one.tongue, has_place: !is_too_many };
+                // What came before it is done before it.
+                self.end_run(context);
+                // Others have a use for its place while it waits.
+                if !is_too_many {
+                    self.requests.done(to.corr_id());
+                }
+                let cancel = Cancel { corr_id, to, tongue: one.tongue };
                 self.cancel(cancel, context);
             }
             Asked::Call(request) if is_too_many => {
@@ -281,7 +281,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if let Some(failure) = parts.as_mut().and_then(|parts| parts.refused.take()) {
             return Err(failure);
         }
-        let known = self.session.know(&self.service, &self.peer, &to.0, UNREAD)?;
+        let known = self.session.know(&self.service, &self.peer, &to.0)?;
         let by_whom = parts.is_some().then(|| known.clone());
         let tongue = Tongue::of(to.0.app)?;
         let mut room = room;
@@ -307,6 +307,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
         }
         let len = payload.len();
+        self.service.check_size(len)?;
         let question = tongue.read(payload)?;
         self.small += own;
         Ok((One { to, tongue, op: UNKNOWN, room, own, len }, question))

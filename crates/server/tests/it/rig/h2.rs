@@ -78,6 +78,12 @@ impl H2Client {
         self.try_ask(request.body(()).unwrap(), Bytes::new(), true).await.unwrap()
     }
 
+    /// Why nothing more can be asked.
+    pub(crate) async fn get_late(&self, path: &str) -> h2::Error {
+        let request = Request::get(format!("http://localhost{path}")).body(()).unwrap();
+        self.try_ask(request, Bytes::new(), true).await.err().expect("it is too late")
+    }
+
     /// Calls a method of gRPC with these very bytes.
     pub(crate) async fn call(&self, path: &str, capability: &str, body: Bytes) -> Call {
         self.try_ask(grpc(path, capability), body, true).await.unwrap()
