@@ -17,8 +17,8 @@ use crate::protocols::{http, oap};
 const BREATH: Duration = Duration::from_millis(50);
 
 /// How often a silent client is asked by the system whether it is there, and how long what it was
-/// sent may go unacknowledged: one that has lost its power says no goodbye, and what it is sent
-/// would be taken for delivered for as long as the system repeats it, which is a quarter of an hour.
+/// sent may go unacknowledged. One that has lost its power says no goodbye, and what it is sent
+/// would be taken for delivered as long as the system repeats it, which is a quarter of an hour.
 const ASK_EVERY: Duration = Duration::from_secs(15);
 const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
 
