@@ -83,28 +83,32 @@ impl Faulty {
     ) -> Result<Vec<Delivery>> {
         let started = self.clock.elapsed();
         let removals = self.removals_of(mailbox);
-        for attempt in 0..ATTEMPTS {
+        let mut attempts = 1;
+        loop {
             // Not after a removal: that would wait at another mailbox of the same name.
             if self.removals_of(mailbox) != removals {
                 let message = "the mailbox was removed while this waited";
                 return Err(Error::new(ErrorKind::NotFound, message).with_mailbox(mailbox));
             }
-            let waited = self.clock.elapsed().saturating_sub(started);
-            let rest = options.clone().with_wait(options.wait.saturating_sub(waited));
+            let now = self.clock.elapsed();
+            let rest = options.wait.saturating_sub(now.saturating_sub(started));
+            let rest = options.clone().with_wait(rest);
             let call = self.inner.receive(mailbox, &rest);
-            if attempt == ATTEMPTS - 1 {
-                return call.await;
-            }
-            let Some(answer) = cut_short(call, self.roll(4)).await else { continue };
+            let is_last = attempts >= ATTEMPTS;
+            let polls = if is_last { u64::MAX } else { self.roll(4) };
+            // If the clock has moved before it began to wait, that is not the rest any more.
+            let is_the_rest = || self.clock.elapsed() == now;
+            let answer = cut_short_if_not(is_the_rest, call, polls).await;
+            attempts += 1;
+            let Some(answer) = answer else { continue };
             let deliveries = answer?;
             // Not with a zero timeout: such a delivery is over before it can be undone.
             let undoable = !deliveries.is_empty() && !options.visibility_timeout.is_zero();
-            if !undoable || self.roll(3) > 0 {
+            if is_last || !undoable || self.roll(3) > 0 {
                 return Ok(deliveries);
             }
             self.undo(mailbox, &deliveries).await?;
         }
-        unreachable!("the last attempt returns")
     }
 
     /// The answer did not reach the caller: takes the deliveries back (D3, W2).
@@ -216,6 +220,15 @@ impl Backend for Faulty {
 
 /// Polls a future so many times, and gives it up instead of polling it once more.
 async fn cut_short<F: Future>(future: F, polls: u64) -> Option<F::Output> {
+    cut_short_if_not(|| true, future, polls).await
+}
+
+/// The same; gives it up after the first time as well if this is not so any more.
+async fn cut_short_if_not<F: Future>(
+    is_so: impl Fn() -> bool,
+    future: F,
+    polls: u64,
+) -> Option<F::Output> {
     let mut future = pin!(future);
     let mut left = polls;
     poll_fn(|context: &mut Context<'_>| {
@@ -225,6 +238,7 @@ async fn cut_short<F: Future>(future: F, polls: u64) -> Option<F::Output> {
         left -= 1;
         match future.as_mut().poll(context) {
             Poll::Ready(answer) => Poll::Ready(Some(answer)),
+            Poll::Pending if left == polls - 1 && !is_so() => Poll::Ready(None),
             Poll::Pending => {
                 // An odd count: goes away by itself, while it waits. An even one: goes away when
                 // it is woken, just before it would have looked.
