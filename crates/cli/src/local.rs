@@ -124,7 +124,8 @@ pub(crate) async fn open(address: &Address) -> Result<Arc<RemoteBackend>> {
     if is_among(&written, &own) {
         address.allow_options(&["ca"])?;
         if let Some(operator) = operator()? {
-            let mut config = RemoteConfig::default().with_capability(operator.as_str());
+            // The file, not what is in it: `cap rotate` puts another one there.
+            let mut config = RemoteConfig::default().with_capability_file(operator);
             config.ca = address.options().get("ca").map(Into::into);
             return RemoteBackend::open_with(&base, config).await;
         }
@@ -147,11 +148,11 @@ pub(crate) async fn service() -> Result<Arc<RemoteBackend>> {
     open(&address("x")?).await
 }
 
-/// The operator's capability, if it is there.
-fn operator() -> Result<Option<Zeroizing<String>>> {
+/// Where the operator's capability is, if it is there.
+fn operator() -> Result<Option<PathBuf>> {
     let Some(path) = data().map(|data| data.join(OPERATOR_FILE)) else { return Ok(None) };
     let text = read(&path)?;
-    Ok(text.map(|text| Zeroizing::new(text.trim().to_owned())).filter(|text| !text.is_empty()))
+    Ok(text.filter(|text| !text.trim().is_empty()).map(|_| path))
 }
 
 /// What is in a small file; nothing if it is not there.

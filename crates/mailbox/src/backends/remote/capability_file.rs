@@ -22,9 +22,9 @@ pub(super) struct CapabilityFile {
 
 impl CapabilityFile {
     /// The file, and what is in it.
-    pub(super) fn open(path: &str) -> Result<(Self, String)> {
-        let text = read(Path::new(path)).map_err(|error| {
-            let message = format!("the capability in {path} cannot be read");
+    pub(super) fn open(path: &Path) -> Result<(Self, String)> {
+        let text = read(path).map_err(|error| {
+            let message = format!("the capability in {} cannot be read", path.display());
             Error::new(ErrorKind::InvalidParameter, message)
                 .with_field("cap_file")
                 .with_source(error)

@@ -10,6 +10,9 @@ use std::time::Duration;
 pub struct RemoteConfig {
     /// What allows it; without one every call is refused.
     pub capability: Option<String>,
+    /// A file that it is in instead, which may be replaced before that one ends: it is read again
+    /// when the service says that what it has is not good any more.
+    pub capability_file: Option<PathBuf>,
     /// Certificates to trust, in PEM, instead of the system's.
     pub ca: Option<PathBuf>,
     /// For how long a service is tried again that cannot be reached, or says that it is stopping.
@@ -27,6 +30,7 @@ impl Default for RemoteConfig {
     fn default() -> Self {
         Self {
             capability: None,
+            capability_file: None,
             ca: None,
             patience: Duration::from_secs(3),
             timeout: Duration::from_secs(30),
@@ -41,6 +45,13 @@ impl RemoteConfig {
     #[must_use]
     pub fn with_capability(mut self, capability: impl Into<String>) -> Self {
         self.capability = Some(capability.into());
+        self
+    }
+
+    /// Uses the capability in this file, whichever that is.
+    #[must_use]
+    pub fn with_capability_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.capability_file = Some(path.into());
         self
     }
 
@@ -78,6 +89,7 @@ impl fmt::Debug for RemoteConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RemoteConfig")
             .field("capability", &self.capability.as_ref().map(|_| "***"))
+            .field("capability_file", &self.capability_file)
             .field("ca", &self.ca)
             .field("patience", &self.patience)
             .field("timeout", &self.timeout)

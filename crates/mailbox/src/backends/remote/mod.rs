@@ -17,8 +17,8 @@
 //!   Over HTTP a connection has one call at a time. Over gRPC and OAP/1 calls share a few
 //!   ([`RemoteConfig::connections`]); receives that wait, and streams, have others; and single
 //!   sends to one mailbox, and single settlements, that are made while others are in flight go out
-//!   together. Over gRPC a request with several messages in it is smaller than 4 MiB; a single one
-//!   may be as large as the service's store takes.
+//!   together. Over gRPC a request with several messages in it is smaller than 4 MiB. A payload may
+//!   be as large as the service's store takes, and 32 MiB: an answer is read up to 64 MiB.
 //! * **Runtimes**: one backend can be used from several. Each has connections of its own
 //!   ([`RemoteConfig::connections`] of them), and what it sends goes out together with what is sent
 //!   on the same runtime: so no call waits for a runtime that nobody drives, as is one with a
@@ -124,7 +124,7 @@ impl RemoteBackend {
             let message = "a service is at http://host:port, or another of its protocols";
             return Err(Error::new(ErrorKind::InvalidParameter, message).with_field("address"));
         };
-        Self::open_at(scheme, place.trim_end_matches('/'), config, None).await
+        Self::open_at(scheme, place.trim_end_matches('/'), config).await
     }
 
     /// Opens the service that an address leads to. The capability is in the file that the option
@@ -139,21 +139,20 @@ impl RemoteBackend {
     /// Safe: connections are dropped.
     pub async fn at(address: &Address) -> Result<Arc<Self>> {
         address.allow_options(&OPTIONS)?;
-        let (file, capability) = match address.options().get("cap_file") {
-            Some(path) => CapabilityFile::open(path).map(|(file, it)| (Some(file), Some(it)))?,
-            None => (None, std::env::var("MAILBOX_CAP").ok().filter(|text| !text.is_empty())),
-        };
-        let ca = address.options().get("ca").map(Into::into);
-        let config = RemoteConfig { capability, ca, ..RemoteConfig::default() };
-        Self::open_at(address.scheme(), address.place(), config, file).await
+        let path = |option| address.options().get(option).map(Into::into);
+        let (ca, capability_file) = (path("ca"), path("cap_file"));
+        let in_environment = || std::env::var("MAILBOX_CAP").ok().filter(|text| !text.is_empty());
+        let capability = if capability_file.is_some() { None } else { in_environment() };
+        let config = RemoteConfig { capability, capability_file, ca, ..RemoteConfig::default() };
+        Self::open_at(address.scheme(), address.place(), config).await
     }
 
-    async fn open_at(
-        scheme: &str,
-        place: &str,
-        config: RemoteConfig,
-        file: Option<CapabilityFile>,
-    ) -> Result<Arc<Self>> {
+    async fn open_at(scheme: &str, place: &str, mut config: RemoteConfig) -> Result<Arc<Self>> {
+        let mut file = None;
+        if let Some(path) = &config.capability_file {
+            let (opened, capability) = CapabilityFile::open(path)?;
+            (file, config.capability) = (Some(opened), Some(capability));
+        }
         let target = Target::read(scheme, place, &config)?;
         let calls = Calls::new(door(target, &config)?, &config, file);
         let abilities: json::Abilities = calls.ask(&Request::Abilities, Again::Yes).await?;
