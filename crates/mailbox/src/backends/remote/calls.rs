@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::answer::Answer;
 use super::capability_file::CapabilityFile;
 use super::config::RemoteConfig;
+use super::convert;
 use super::door::{Coming, Door, Failed, Outcome};
 use crate::error::{Error, ErrorKind, Result, Retry};
 
@@ -20,8 +21,10 @@ use crate::error::{Error, ErrorKind, Result, Retry};
 const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 /// Longer than anybody waits; an `Instant` cannot hold much more.
 const FAR: Duration = Duration::from_secs(30 * 365 * 86_400);
-/// Most that is read of an answer, beside the payloads in it.
+/// Most that is read of an answer.
 pub(super) const ANSWER: usize = 64 * 1024 * 1024;
+/// Largest payload: what can be sent has to get back, in base64 and with all that is said about it.
+pub(super) const PAYLOAD: usize = 32 * 1024 * 1024;
 
 /// A service.
 #[derive(Debug)]
@@ -81,7 +84,15 @@ impl Calls {
         wait: Duration,
         stop: &CancellationToken,
     ) -> Result<Received> {
-        let attempt = || self.within(wait, self.door.receive(request, stop));
+        let start = Instant::now();
+        // W1: who has waited for a while already, in vain, waits for the rest.
+        let attempt = || async {
+            let waited = Some(start.elapsed()).filter(|waited| *waited >= PAUSE.0);
+            let rest = wait.saturating_sub(waited.unwrap_or_default());
+            let wait_ms = request.wait_ms.map(|wait| wait.min(convert::millis(rest)));
+            let request = ReceiveRequest { wait_ms, ..request.clone() };
+            self.within(rest, self.door.receive(&request, stop)).await
+        };
         self.persist(Again::No, Some(stop), attempt).await.map_err(|failed| failed.error)
     }
 
@@ -98,17 +109,28 @@ impl Calls {
         }
     }
 
-    fn edition(&self) -> u64 {
+    /// Which capability of those in the file is used.
+    pub(super) fn edition(&self) -> u64 {
         self.file.as_ref().map_or(0, CapabilityFile::edition)
     }
 
     /// Whether a call was refused because of its capability, and there is another one since: once,
     /// so that nobody tries for ever.
     async fn renew(&self, failed: &Failed, edition: u64, is_renewed: &mut bool) -> bool {
-        let Some(file) = &self.file else { return false };
         if failed.outcome != Outcome::Unauthorized || std::mem::replace(is_renewed, true) {
             return false;
         }
+        self.renew_since(edition).await
+    }
+
+    /// How long an answer may take.
+    pub(super) const fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// Whether there is another capability than that of this edition, which is not good any more.
+    pub(super) async fn renew_since(&self, edition: u64) -> bool {
+        let Some(file) = &self.file else { return false };
         file.renew(edition, |capability| self.door.authorize(capability)).await
     }
 
@@ -182,9 +204,11 @@ impl Failed {
     /// effect: of no other kind than those that leave it open, whatever is wrong with the answer.
     pub(super) fn doubted(self) -> Self {
         let is_connection = self.error.kind() == ErrorKind::Connection;
+        let is_defect = self.error.kind() == ErrorKind::Internal;
         let is_open = match self.outcome {
-            // The service itself does not know: it has not reached its store, or not in time.
-            Outcome::Refused if is_connection => {
+            // The service itself does not know: it has not reached its store, or not in time; or
+            // something broke there, which a disk does after it has written as well as before.
+            Outcome::Refused if is_connection || is_defect => {
                 return Self { error: self.error.with_doubt(), ..self };
             }
             Outcome::Void | Outcome::Refused | Outcome::Unauthorized => false,

@@ -18,8 +18,12 @@ use crate::error::{Error, ErrorKind, Result, Retry};
 use crate::id::{MessageId, ReceiptHandle};
 use crate::name::Name;
 
+use super::calls::PAYLOAD;
 use super::door::Failed;
 use super::settle::is_of;
+
+/// Most that is kept of what a service says for people.
+const TEXT: usize = 1024;
 
 /// Names of arguments that a service can find fault with.
 const FIELDS: &[&str] = &[
@@ -84,11 +88,12 @@ pub(super) fn error(problem: json::Problem) -> Error {
         Some(kind) => kind,
         None => ErrorKind::Internal,
     };
-    let mut error = Error::new(kind, problem.message).with_retry(match problem.retry_after_ms {
-        None => Retry::Never,
-        Some(0) => Retry::Now,
-        Some(millis) => Retry::After(Duration::from_millis(millis)),
-    });
+    let mut error =
+        Error::new(kind, bounded(problem.message)).with_retry(match problem.retry_after_ms {
+            None => Retry::Never,
+            Some(0) => Retry::Now,
+            Some(millis) => Retry::After(Duration::from_millis(millis)),
+        });
     if let Some(mailbox) = problem.topic.and_then(|topic| Name::parse(&topic).ok()) {
         error = error.with_mailbox(&mailbox);
     }
@@ -97,6 +102,12 @@ pub(super) fn error(problem: json::Problem) -> Error {
         Some(field) => error.with_field(field),
         None => error,
     }
+}
+
+/// What a service says for people. It may say as much as it likes.
+fn bounded(mut text: String) -> String {
+    text.truncate(text.floor_char_boundary(TEXT));
+    text
 }
 
 pub(super) fn abilities(it: &json::Abilities) -> Abilities {
@@ -111,7 +122,7 @@ pub(super) fn abilities(it: &json::Abilities) -> Abilities {
         strict_deadlines: it.strict_deadlines,
         resolution: Duration::from_millis(it.resolution_ms),
         max_messages: it.max_messages,
-        max_payload: usize::try_from(it.max_payload).unwrap_or(usize::MAX),
+        max_payload: usize::try_from(it.max_payload).unwrap_or(usize::MAX).min(PAYLOAD),
         max_delay: Duration::from_millis(it.max_delay_ms),
         ..Abilities::full("remote")
     }

@@ -2,7 +2,6 @@
 //! given back, before the next call begins.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use mailbox_core::{DeadReason, Verdict};
@@ -16,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::Inner;
 use super::calls::Again;
 use super::convert::{self, millis};
-use super::local::Local;
+use super::local::{Leaving, Local};
 use crate::backend::{Delivery, Settlement};
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::ReceiptHandle;
@@ -62,23 +61,6 @@ impl Drop for Parcel {
     }
 }
 
-/// Something goes on that the next call has to wait for.
-struct Leaving(Arc<Local>);
-
-impl Leaving {
-    fn new(local: &Arc<Local>) -> Self {
-        local.leaving.fetch_add(1, Ordering::AcqRel);
-        Self(Arc::clone(local))
-    }
-}
-
-impl Drop for Leaving {
-    fn drop(&mut self) {
-        self.0.leaving.fetch_sub(1, Ordering::AcqRel);
-        self.0.left.notify_waiters();
-    }
-}
-
 /// Tells the task that nobody waits for it, when dropped before it is done.
 struct Guard {
     local: Arc<Local>,
@@ -90,7 +72,7 @@ struct Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         if !self.is_done {
-            *self.leaving.lock() = Some(Leaving::new(&self.local));
+            *self.leaving.lock() = Some(self.local.leaving());
             self.stop.cancel();
         }
     }
@@ -104,11 +86,11 @@ impl Inner {
         let _ = tokio::time::timeout(LEAVE_WITHIN, local.all_left()).await;
     }
 
-    /// The same on all of them.
+    /// The same for all receives on all of them, after the end.
     pub(super) async fn settle_down_everywhere(&self) {
         let all = async {
             for local in self.locals.all() {
-                local.all_left().await;
+                local.all_over().await;
             }
         };
         let _ = tokio::time::timeout(LEAVE_WITHIN, all).await;
@@ -124,11 +106,16 @@ impl Inner {
     ) -> JoinHandle<()> {
         let (inner, mailbox) = (Arc::clone(self), mailbox.clone());
         let entered = runtime.enter();
-        let leaving = Leaving::new(&self.local());
+        let leaving = self.local().leaving();
         drop(entered);
         runtime.spawn(async move {
-            let _leaving = leaving;
-            let _ = inner.settle(&mailbox, batch, Again::Yes).await;
+            let settled = inner.settle(&mailbox, batch, Again::Yes);
+            tokio::pin!(settled);
+            if tokio::time::timeout(LEAVE_WITHIN, &mut settled).await.is_err() {
+                // Others wait no longer for it; but it goes on.
+                drop(leaving);
+                let _ = settled.await;
+            }
         })
     }
 
@@ -164,19 +151,24 @@ impl Inner {
             leaving: Arc::clone(&leaving),
         };
         let local = self.local();
+        let receiving = local.receiving();
         let mut guard = Guard { local, stop, leaving: Arc::clone(&leaving), is_done: false };
         tokio::spawn(async move {
-            let _ = given.send(task.run().await);
+            let received = task.run().await;
+            // Whoever asked may never look again.
+            if !task.inner.closed.is_cancelled() {
+                let _ = given.send(received);
+            }
             // What was given and not taken is given back before this says that it is over.
             drop(leaving.lock().take());
+            drop(receiving);
         });
         tokio::select! {
             biased;
             () = self.closed.cancelled() => Err(Error::closed(mailbox)),
             got = got => {
                 guard.is_done = true;
-                got.map_err(|_| Error::new(ErrorKind::Internal, "a receive was cut short"))?
-                    .map(Parcel::take)
+                got.map_err(|_| cut_short(mailbox))?.map(Parcel::take)
             }
         }
     }
@@ -206,19 +198,28 @@ impl Task {
         let received = tokio::select! {
             biased;
             received = &mut made => received?,
-            () = self.stop.cancelled() => {
+            () = self.given_up() => {
                 // The service learns that nobody waits; what it has sent by then still comes.
                 match tokio::time::timeout(LEAVE_WITHIN, &mut made).await {
                     Ok(rest) => rest?,
                     Err(_) => {
                         // Others wait no longer for that; but what comes then still goes back.
                         drop(self.leaving.lock().take());
-                        made.await?
+                        let rest = tokio::time::timeout(self.inner.calls.timeout(), made);
+                        rest.await.map_err(|_| cut_short(&self.mailbox))??
                     }
                 }
             }
         };
         self.unpack(received)
+    }
+
+    /// Nobody waits any more, or nobody is to be told.
+    async fn given_up(&self) {
+        tokio::select! {
+            () = self.stop.cancelled() => {}
+            () = self.inner.closed.cancelled() => self.stop.cancel(),
+        }
     }
 
     /// What was received. A message that is not what was sent, or of another mailbox, is never
@@ -262,4 +263,9 @@ impl Task {
             _ => Ok(parcel),
         }
     }
+}
+
+/// Nobody learns what became of a receive: its runtime has ended, or the service does not answer.
+fn cut_short(mailbox: &Name) -> Error {
+    Error::new(ErrorKind::Connection, "a receive was cut short").with_mailbox(mailbox)
 }

@@ -86,10 +86,42 @@ impl Together for SettleItem {
         again: Again,
         count: usize,
     ) -> Result<Vec<Result<()>>, Failed> {
-        let answer: SettledBatch = calls.try_ask(request, again).await?;
-        if answer.results.len() != count {
-            return Err(miscounted());
+        let edition = calls.edition();
+        let mut results = ask_once(calls, request, again, count).await?;
+        let refused: Vec<usize> = (0..count).filter(|at| is_refused(&results[*at])).collect();
+        if refused.is_empty() || !calls.renew_since(edition).await {
+            return Ok(results);
         }
-        Ok(answer.results.into_iter().map(convert::settled).collect())
+        let Request::SettleBatch(whole) = request else { return Ok(results) };
+        let items = refused.iter().map(|at| whole.items[*at].clone()).collect();
+        let rest = Request::SettleBatch(SettleBatchRequest { items });
+        match ask_once(calls, &rest, again, refused.len()).await {
+            Ok(rest) => refused.iter().zip(rest).for_each(|(at, result)| results[*at] = result),
+            // Of the others it is known what became of them.
+            Err(failed) => {
+                refused.iter().for_each(|at| results[*at] = Err(failed.error.clone()));
+            }
+        }
+        Ok(results)
     }
+}
+
+/// Whether a settlement was refused, and nothing done, because of the capability. A service lets
+/// one in that has expired, since what was received with it can be settled: so each is refused by
+/// itself.
+fn is_refused(result: &Result<()>) -> bool {
+    result.as_ref().is_err_and(|error| error.kind() == ErrorKind::Unauthorized)
+}
+
+async fn ask_once(
+    calls: &Calls,
+    request: &Request,
+    again: Again,
+    count: usize,
+) -> Result<Vec<Result<()>>, Failed> {
+    let answer: SettledBatch = calls.try_ask(request, again).await?;
+    if answer.results.len() != count {
+        return Err(miscounted());
+    }
+    Ok(answer.results.into_iter().map(convert::settled).collect())
 }

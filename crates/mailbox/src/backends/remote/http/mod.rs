@@ -259,7 +259,12 @@ fn refusal(status: StatusCode, body: &[u8]) -> Failed {
         // Somebody in between, who knows nothing of mailboxes.
         Err(_) => {
             let message = format!("something that is no mailbox service answers {status}");
-            Failed::in_doubt(Error::new(ErrorKind::of_http(status.as_u16()), message))
+            // Only of those who say that the request is wrong is it known that it went no further.
+            let kind = match status.is_client_error() {
+                true => ErrorKind::of_http(status.as_u16()),
+                false => ErrorKind::Connection,
+            };
+            Failed::in_doubt(Error::new(kind, message))
         }
     }
 }

@@ -121,6 +121,40 @@ async fn an_answer_that_makes_no_sense_leaves_a_send_in_doubt() {
     }
 }
 
+/// A disk fails after it has written as well as before; and whoever stands before a service and
+/// says that something broke need not know how far the request went.
+#[tokio::test]
+async fn something_that_broke_leaves_a_send_in_doubt_and_a_refusal_does_not() {
+    let problem = |kind: &str| {
+        format!(r#"{{"code":"E_TEST","message":"{kind}","kind":"{kind}","corr_id":"x"}}"#)
+    };
+    let of_the_store = (500, problem("internal"), ErrorKind::Internal, true);
+    let of_the_request = (400, problem("invalid_parameter"), ErrorKind::InvalidParameter, false);
+    let page = || "<html>".to_owned();
+    let others = [(500, true), (502, true), (507, true), (302, true), (404, false)];
+    let others = others.map(|(status, is_in_doubt)| {
+        let kind = if is_in_doubt { ErrorKind::Connection } else { ErrorKind::NotFound };
+        (status, page(), kind, is_in_doubt)
+    });
+    for (status, body, kind, is_in_doubt) in
+        [of_the_store, of_the_request].into_iter().chain(others)
+    {
+        let (backend, listener) = open_with(RemoteConfig::default()).await;
+        let name = Name::parse("a").unwrap();
+        let message = vec![Outgoing::new(Bytes::from_static(b"x"))];
+        let (failed, _stream) = tokio::join!(backend.send(&name, message), async {
+            let mut stream = listener.accept().await.unwrap().0;
+            request(&mut stream).await;
+            let len = body.len();
+            let answer = format!("HTTP/1.1 {status} X\r\ncontent-length: {len}\r\n\r\n{body}");
+            stream.write_all(answer.as_bytes()).await.unwrap();
+            stream
+        });
+        let error = failed.unwrap_err();
+        assert_eq!((error.kind(), error.is_in_doubt()), (kind, is_in_doubt), "{status}: {error:?}");
+    }
+}
+
 /// Answers everything, at once, on connections that are kept.
 async fn serve(mut stream: TcpStream) {
     loop {

@@ -1,14 +1,18 @@
 //! Receives: those that wait, and those that are given up.
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use futures_util::future::{join_all, poll_immediate};
 use mailbox_wire::call::{Reply, Request};
 use mailbox_wire::json::{self, SettleOp};
 use mailbox_wire::proto::Asked;
 
-use super::peer::{Conn, Peer, config, envelope, name, received};
+use super::peer::{Conn, Peer, config, envelope, name, problem, received, settled};
 use crate::backend::Backend;
+use crate::backends::remote::receive::LEAVE_WITHIN;
+use crate::error::ErrorKind;
 use crate::options::ReceiveOptions;
 
 fn waiting() -> ReceiveOptions {
@@ -174,8 +178,122 @@ async fn a_closed_backend_leaves_its_receives() {
         conn.reply(id, received(Vec::new())).await;
         conn.reply(cancel, Reply::Done(json::Ok { ok: true })).await;
     });
-    assert_eq!(got.unwrap_err().kind(), crate::error::ErrorKind::Closed);
+    assert_eq!(got.unwrap_err().kind(), ErrorKind::Closed);
     closed.unwrap();
     drop(backend);
     assert!(conn.request().await.is_none(), "its connections are closed with it");
+}
+
+/// What it gets and nobody takes is given back before its end is the end: also where whoever waits
+/// for it is busy elsewhere.
+#[tokio::test]
+async fn a_backend_is_closed_when_its_receives_are_over() {
+    let peer = Peer::new().await;
+    let (backend, mut ordinary) = peer.open(config()).await;
+    let (name, options) = (name("a"), waiting());
+    let mut receiving = Box::pin(backend.receive(&name, &options));
+    assert!(poll_immediate(&mut receiving).await.is_none());
+    let mut conn = peer.accept().await;
+    let id = receive(&mut conn).await;
+    let is_back = Arc::new(AtomicBool::new(false));
+    let service = tokio::spawn({
+        let is_back = Arc::clone(&is_back);
+        async move {
+            let (cancel, asked) = conn.request().await.unwrap();
+            assert_eq!(asked, Asked::Cancel(id));
+            conn.reply(id, received(vec![envelope("a", "1", b"one")])).await;
+            conn.reply(cancel, Reply::Done(json::Ok { ok: true })).await;
+            let (id, asked) = ordinary.request().await.unwrap();
+            let Asked::Call(Request::SettleBatch(settle)) = asked else { panic!("{asked:?}") };
+            assert_eq!(settle.items[0].op, SettleOp::Return);
+            is_back.store(true, Ordering::Relaxed);
+            ordinary.reply(id, settled(1)).await;
+        }
+    });
+    // Nobody looks at the receive meanwhile.
+    backend.close().await.unwrap();
+    assert!(is_back.load(Ordering::Relaxed));
+    service.await.unwrap();
+    assert_eq!(receiving.await.unwrap_err().kind(), ErrorKind::Closed);
+}
+
+/// Where somebody always leaves, every call took as long as a service may take to notice that.
+#[tokio::test]
+async fn nobody_waits_for_those_who_leave_later() {
+    let peer = Peer::new().await;
+    let (backend, mut ordinary) = peer.open(config()).await;
+    let (name, options) = (name("a"), waiting());
+    let mut first = Box::pin(backend.receive(&name, &options));
+    let mut second = Box::pin(backend.receive(&name, &options));
+    assert!(poll_immediate(&mut first).await.is_none());
+    let mut conn = peer.accept().await;
+    let first_id = receive(&mut conn).await;
+    assert!(poll_immediate(&mut second).await.is_none());
+    let second_id = receive(&mut conn).await;
+    drop(first);
+    let mut purging = Box::pin(backend.purge(&name));
+    assert!(poll_immediate(&mut purging).await.is_none());
+    drop(second);
+    let start = Instant::now();
+    let (purged, ()) = tokio::join!(purging, async {
+        let mut cancel = 0;
+        for _ in 0..2 {
+            let (id, asked) = conn.request().await.unwrap();
+            match asked {
+                Asked::Cancel(it) if it == first_id => cancel = id,
+                other => assert_eq!(other, Asked::Cancel(second_id)),
+            }
+        }
+        // The other one is never answered.
+        conn.reply(first_id, received(Vec::new())).await;
+        conn.reply(cancel, Reply::Done(json::Ok { ok: true })).await;
+        let (id, _) = ordinary.request().await.unwrap();
+        ordinary.reply(id, Reply::Purged(json::Purged { removed: 3 })).await;
+    });
+    assert_eq!(purged.unwrap(), 3);
+    assert!(start.elapsed() < LEAVE_WITHIN, "{:?}", start.elapsed());
+}
+
+/// It was waited for as long as the receive would have taken.
+#[tokio::test]
+async fn a_receive_that_was_given_up_and_is_not_answered_is_forgotten() {
+    let peer = Peer::new().await;
+    let config = config().with_timeout(Duration::from_millis(50));
+    let (backend, _ordinary) = peer.open(config).await;
+    let (name, options) = (name("a"), waiting());
+    let mut receiving = Box::pin(backend.receive(&name, &options));
+    assert!(poll_immediate(&mut receiving).await.is_none());
+    let mut conn = peer.accept().await;
+    let id = receive(&mut conn).await;
+    drop(receiving);
+    let (_, asked) = conn.request().await.unwrap();
+    assert_eq!(asked, Asked::Cancel(id));
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while Arc::strong_count(&backend.inner) > 1 {
+        assert!(Instant::now() < deadline, "it still goes on");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// W1: a receive that was sent away in the middle waits for the rest, not once more.
+#[tokio::test]
+async fn a_receive_that_is_made_again_waits_for_the_rest() {
+    let peer = Peer::new().await;
+    let (backend, _ordinary) = peer.open(config().with_patience(Duration::from_secs(20))).await;
+    let (name, options) = (name("a"), waiting());
+    let (got, waits) = tokio::join!(backend.receive(&name, &options), async {
+        let mut conn = peer.accept().await;
+        let id = receive(&mut conn).await;
+        // Time has to pass.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let mut stopping = problem("connection");
+        stopping.reason = Some("stopping".to_owned());
+        conn.refuse(id, 503, &stopping).await;
+        let (id, asked) = conn.request().await.unwrap();
+        let Asked::Call(Request::Receive(again)) = asked else { panic!("{asked:?}") };
+        conn.reply(id, received(Vec::new())).await;
+        again.wait_ms
+    });
+    assert!(got.unwrap().is_empty());
+    assert!(waits.is_some_and(|wait| (1..=59_900).contains(&wait)), "{waits:?}");
 }
