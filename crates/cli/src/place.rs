@@ -88,7 +88,20 @@ impl Place {
 
     /// What others can find it by, without secrets.
     pub(crate) fn known_as(&self) -> String {
-        self.backend.address(&self.name)
+        self.address_of(&self.name)
+    }
+
+    /// Where a mailbox beside this one is. What was said about files of this machine is said again:
+    /// whoever follows the address is here, too.
+    pub(crate) fn address_of(&self, name: &Name) -> String {
+        let mut address = self.backend.address(name);
+        for option in ["ca", "cap_file"] {
+            if let Some(path) = self.address.options().get(option) {
+                let glue = if address.contains('?') { '&' } else { '?' };
+                address = format!("{address}{glue}{option}={path}");
+            }
+        }
+        address
     }
 }
 

@@ -70,7 +70,15 @@ impl fmt::Display for Refusal {
                 "receipt handle expired: the message was settled, delivered again or removed",
             ),
             Self::HeldTooLong { at_most } => {
-                write!(f, "retention lets this delivery be held for {at_most:?} more at most")
+                // Nobody asks for less than a millisecond.
+                let at_most = at_most.saturating_sub(Duration::from_nanos(
+                    u64::from(at_most.subsec_nanos()) % 1_000_000,
+                ));
+                write!(
+                    f,
+                    "this delivery can be held for {at_most:?} more at most, which is what \
+                     retention.in_flight_factor times its first visibility timeout leaves of it"
+                )
             }
             Self::NotDead => f.write_str("no such dead letter"),
         }

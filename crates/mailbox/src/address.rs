@@ -148,7 +148,9 @@ impl Address {
         // What is wrong with it stays unsaid: where the name was left out, this is a host with a
         // password before it.
         let Ok(name) = Name::parse(name) else {
-            return Err(refuse(text, "has a last path segment that is not the name of a mailbox"));
+            let why = "has a last path segment that is not the name of a mailbox, which is 1 to 80 \
+                       of A-Z a-z 0-9 . _ : -";
+            return Err(refuse(text, why));
         };
         let mut options = BTreeMap::new();
         for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {

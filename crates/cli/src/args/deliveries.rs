@@ -164,7 +164,10 @@ pub(crate) struct Nack {
 
 pub(super) const EXTEND: &str = "\
 Examples:
-  mailbox extend dir:./inbox/jobs HANDLE --visibility 10m
+  mailbox extend dir:./inbox/jobs HANDLE --visibility 4m
+
+A mailbox can have a bound on how long one delivery is held in all, extensions included; a service
+has one, ten times what it was received with. Who needs longer receives with a longer --visibility.
 
 Exit codes: as for ack.";
 

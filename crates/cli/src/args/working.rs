@@ -17,8 +17,10 @@ MAILBOX_REPLY_TO, MAILBOX_ATTRIBUTES (JSON).
                 if its attempts are used up, it becomes a dead letter then
   lease lost    the command is ended, and nothing is settled: somebody else has the message
 
-The message stays hidden from others for as long as the command runs. Deliveries are at least once:
-a command can meet the same message twice. SIGTERM or Ctrl-C stops receiving and lets running
+The message stays hidden from others for as long as the command runs, unless its mailbox has a bound
+on that: a service has one, ten times --visibility. Longer than that and the lease is lost, so let
+--visibility be a tenth of the longest job. Deliveries are at least once: a command can meet the
+same message twice. SIGTERM or Ctrl-C stops receiving and lets running
 commands finish; a second one ends them at once.
 
 The command's stdout is the reply if the message has a reply address; otherwise it goes to stdout,

@@ -29,7 +29,7 @@ async fn pages(args: &List, place: &Place) -> Result<()> {
         let names = place.backend.list(after.as_ref(), PAGE).await?;
         for name in &names {
             let heard = if args.json {
-                let address = place.backend.address(name);
+                let address = place.address_of(name);
                 output::print_json_line(&json!({ "name": name.as_str(), "address": address }))?
             } else {
                 output::write(format!("{name}\n").as_bytes())?

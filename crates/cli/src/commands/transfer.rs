@@ -49,7 +49,7 @@ fn same(address: &str) -> Error {
 }
 
 async fn between(args: &Move, from: &Place, to: &Place) -> Result<Outcome> {
-    if from.known_as() == to.known_as() {
+    if from.backend.address(&from.name) == to.backend.address(&to.name) {
         return Err(same(&from.known_as()));
     }
     if !to.backend.abilities().idempotency {

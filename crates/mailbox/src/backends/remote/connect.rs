@@ -100,7 +100,7 @@ impl<T: AsyncWrite + Send + Unpin> Writing for T {}
 pub(super) fn foreign(protocol: &str) -> Error {
     let message = format!(
         "what answers there does not speak {protocol}: a service has http: and grpc: on one port \
-         and oap: on another; with TLS they are https:, grpcs: and oaps:"
+         and oap: on another, or https:, grpcs: and oaps: if it has TLS"
     );
     Error::new(ErrorKind::InvalidParameter, message).with_field("address")
 }

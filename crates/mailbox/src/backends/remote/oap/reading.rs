@@ -1,7 +1,7 @@
 //! What comes in on a connection, as much at a time as there is.
 
 use bytes::BytesMut;
-use mailbox_wire::oap::{CHUNK, Decoder};
+use mailbox_wire::oap::{CHUNK, Decoder, MAX_FRAME};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::link::Shared;
@@ -9,6 +9,8 @@ use crate::error::{Error, ErrorKind};
 
 /// Least room to read into.
 const LEAST: usize = 4096;
+
+const NO_FRAME: &str = "what comes is no frame";
 
 /// Reads until the connection ends, and says why it did.
 pub(super) async fn read(shared: &Shared, mut reading: impl AsyncRead + Unpin) -> Error {
@@ -21,6 +23,7 @@ pub(super) async fn read(shared: &Shared, mut reading: impl AsyncRead + Unpin) -
             buffer.reserve(CHUNK);
         }
         match reading.read_buf(&mut buffer).await {
+            Ok(0) if is_none(&buffer) => return Error::new(ErrorKind::Internal, NO_FRAME),
             Ok(0) => return closed(),
             Ok(_) => shared.heard(),
             Err(error) => return closed().with_source(error),
@@ -36,8 +39,7 @@ async fn take_all(
 ) -> Result<(), Error> {
     loop {
         let frame = decoder.decode(buffer).map_err(|malformed| {
-            let message = "what answers there does not speak OAP/1";
-            Error::new(ErrorKind::Internal, message).with_source(malformed)
+            Error::new(ErrorKind::Internal, NO_FRAME).with_source(malformed)
         })?;
         let Some(frame) = frame else { return Ok(()) };
         let passed = shared.flight.lock().take(frame)?;
@@ -47,6 +49,12 @@ async fn take_all(
             let _ = stream.send(piece).await;
         }
     }
+}
+
+/// Whether what has begun cannot be a frame, although it is too short to be refused as one: what
+/// TLS says to those who do not speak it, for example.
+fn is_none(begun: &[u8]) -> bool {
+    begun.first_chunk().is_some_and(|len| u32::from_be_bytes(*len) as usize > MAX_FRAME)
 }
 
 fn closed() -> Error {

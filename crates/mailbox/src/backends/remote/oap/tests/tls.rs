@@ -37,6 +37,23 @@ async fn calls_go_over_tls_large_ones_too() {
     assert_eq!(purged.unwrap(), 1);
 }
 
+/// It was tried again and again, for as long as there was patience.
+#[tokio::test]
+async fn one_that_speaks_tls_is_said_to_speak_something_else() {
+    let certificate = Certificate::new();
+    let peer = Peer::new().await;
+    let config = config().with_patience(Duration::from_secs(3600));
+    let (url, acceptor) = (peer.url(), certificate.acceptor(&[]));
+    let (opened, accepted) = tokio::join!(RemoteBackend::open_with(&url, config), async {
+        acceptor.accept(peer.accept_raw().await).await
+    });
+    let error = opened.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidParameter, "{error:?}");
+    assert!(error.to_string().contains("does not speak OAP/1"), "{error}");
+    assert!(error.to_string().contains("oaps:"), "{error}");
+    accepted.unwrap_err();
+}
+
 #[tokio::test]
 async fn one_that_nobody_trusts_is_not_asked() {
     let (certificate, other) = (Certificate::new(), Certificate::new());
