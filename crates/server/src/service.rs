@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use mailbox::{Backend, Error, ErrorKind, Result, Retry, Sent};
 use parking_lot::Mutex;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -24,9 +24,6 @@ const READY_WITHIN: Duration = Duration::from_secs(2);
 /// A send that failed because of the store counts for this long, unless one has worked since.
 const FAILED_LATELY: Duration = Duration::from_secs(10);
 
-/// How many may look at messages at a time; others, who have a place among requests, wait.
-const LOOKING: usize = 4;
-
 /// A service that is running, or about to.
 #[derive(Debug)]
 pub struct Service {
@@ -42,8 +39,6 @@ pub struct Service {
     is_stopping: AtomicBool,
     /// What goes on after an answer: deliveries that are given back.
     pub(crate) tasks: TaskTracker,
-    /// Turns at reading many messages only to look at them.
-    pub(crate) looking: Semaphore,
     /// Whether it was ready when somebody looked last, for those who watch.
     pub(crate) ready: watch::Sender<bool>,
     config: ArcSwap<Config>,
@@ -89,7 +84,6 @@ impl Service {
             draining: CancellationToken::new(),
             is_stopping: AtomicBool::default(),
             tasks: TaskTracker::new(),
-            looking: Semaphore::new(LOOKING),
             ready: watch::Sender::new(true),
             config: ArcSwap::from_pointee(config),
             send_failed: Mutex::default(),

@@ -26,6 +26,9 @@ pub(crate) struct Admission {
     /// Places that sends do not get: what takes work away goes on for longer than what brings it.
     reserve: Semaphore,
     waiting: Arc<Semaphore>,
+    /// Turns at looking, and those who wait for one.
+    turns: Arc<Semaphore>,
+    lookers: Semaphore,
     /// Bodies that are coming in, or are worked on.
     pub(crate) incoming: Budget,
     /// Answers that are going out.
@@ -43,6 +46,12 @@ pub(crate) struct Admission {
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// An answer of this size is possible also if the bound on all answers is low.
 const ANSWER: usize = 2 * 1024 * 1024;
+/// Reads of many messages only to look at them, at a time.
+const LOOKING: usize = 4;
+/// Of those who look, how many there are together with the ones that wait for their turn.
+const LOOKERS: usize = 64;
+/// How long one waits for its turn.
+const LOOKING_PATIENCE: Duration = Duration::from_secs(10);
 /// A request in so many has a place beyond the bound if it sends nothing.
 const RESERVE: usize = 4;
 
@@ -53,7 +62,9 @@ pub(crate) enum Purpose {
     Sending,
     /// It ends deliveries.
     Settling,
-    /// It takes messages, or looks.
+    /// It looks at messages that are not handed out by that.
+    Looking,
+    /// It takes messages, or has to do with mailboxes and capabilities.
     Other,
 }
 
@@ -64,6 +75,8 @@ impl Admission {
             requests: Semaphore::new(limits.requests),
             reserve: Semaphore::new((limits.requests / RESERVE).max(1)),
             waiting: Arc::new(Semaphore::new(limits.waiting)),
+            turns: Arc::new(Semaphore::new(LOOKING)),
+            lookers: Semaphore::new(LOOKERS),
             incoming: Budget::new(limits.bodies, limits.body),
             outgoing: Budget::new(limits.answers, ANSWER),
             guests: Guests::default(),
@@ -105,15 +118,20 @@ impl Admission {
         purpose: Purpose,
         patience: Duration,
     ) -> Result<Place> {
-        let place = |permit: SemaphorePermit<'_>, is_reserve| {
+        // Before it has a place: whoever waits for a turn is in nobody's way but other lookers'.
+        let turn = match purpose {
+            Purpose::Looking => Some(self.turn().await?),
+            _ => None,
+        };
+        let place = move |permit: SemaphorePermit<'_>, is_reserve| {
             // It is given back when the place is dropped.
             permit.forget();
-            Place { admission: Arc::clone(self), is_reserve }
+            Place { admission: Arc::clone(self), is_reserve, _turn: turn }
         };
         if let Ok(permit) = self.requests.try_acquire() {
             return Ok(place(permit, false));
         }
-        if purpose != Purpose::Sending
+        if matches!(purpose, Purpose::Settling | Purpose::Other)
             && let Ok(permit) = self.reserve.try_acquire()
         {
             return Ok(place(permit, true));
@@ -121,6 +139,17 @@ impl Admission {
         match tokio::time::timeout(patience, self.requests.acquire()).await {
             Ok(Ok(permit)) => Ok(place(permit, false)),
             _ => Err(full("too many requests are being worked on")),
+        }
+    }
+
+    /// A turn at looking, which can take long and much memory.
+    async fn turn(&self) -> Result<OwnedSemaphorePermit> {
+        let crowded = || full("too many are looking at messages");
+        let _looker = self.lookers.try_acquire().map_err(|_| crowded())?;
+        let turn = Arc::clone(&self.turns).acquire_owned();
+        match tokio::time::timeout(LOOKING_PATIENCE, turn).await {
+            Ok(Ok(turn)) => Ok(turn),
+            _ => Err(crowded()),
         }
     }
 
@@ -154,6 +183,8 @@ pub(crate) fn full(what: &str) -> Error {
 pub(crate) struct Place {
     admission: Arc<Admission>,
     is_reserve: bool,
+    /// Of one that looks.
+    _turn: Option<OwnedSemaphorePermit>,
 }
 
 impl Drop for Place {
@@ -231,5 +262,32 @@ mod tests {
         drop(second);
         assert!(admission.has_place_to_send());
         let _reserve = admission.request(Purpose::Other, patience).await.unwrap();
+    }
+
+    /// A few hundred who looked had every place there was, those for settling too.
+    #[tokio::test(start_paused = true)]
+    async fn whoever_looks_is_in_nobodys_way_but_of_others_that_look() {
+        let admission = Arc::new(Admission::new(&Limits { requests: 8, ..Limits::default() }));
+        let request = |purpose| admission.request(purpose, Duration::ZERO);
+        let mut looking = Vec::new();
+        for _ in 0..LOOKING {
+            looking.push(request(Purpose::Looking).await.unwrap());
+        }
+        let waiting = futures_util::future::join_all((0..100).map(|_| request(Purpose::Looking)));
+        let others = async {
+            for _ in LOOKING..8 {
+                looking.push(request(Purpose::Sending).await.unwrap());
+            }
+            // Two places are kept for those who take work away.
+            let settling = [request(Purpose::Settling).await, request(Purpose::Other).await];
+            settling.into_iter().all(|place| place.is_ok())
+        };
+        let began = tokio::time::Instant::now();
+        let (waited, is_free) = tokio::join!(waiting, others);
+        assert!(is_free);
+        assert!(waited.iter().all(Result::is_err));
+        assert_eq!(began.elapsed(), LOOKING_PATIENCE, "some have waited, and not for ever");
+        looking.clear();
+        assert!(request(Purpose::Looking).await.is_ok());
     }
 }

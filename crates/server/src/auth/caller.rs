@@ -50,7 +50,7 @@ impl Caller {
         let wanted = self.wanted(op, None, 0, Timestamp::now().as_unix_millis());
         let (allowed, counted) = match purpose {
             Purpose::Settling => (grant.check_but_expiry(&wanted), meters.check_settling()),
-            Purpose::Sending | Purpose::Other => (grant.check(&wanted), meters.check()),
+            _ => (grant.check(&wanted), meters.check()),
         };
         match allowed {
             Ok(()) | Err(Refused::Topic) => counted.map_err(held),

@@ -20,6 +20,8 @@ use crate::service::Service;
 
 /// Messages in flight on a stream whose client does not say how many it can take.
 const IN_FLIGHT: u32 = 16;
+/// What is said of one of many takes, about.
+const RESULT: u64 = 256;
 /// What a mailbox takes in a list, with its statistics, about.
 const LISTED: u64 = 512;
 
@@ -39,7 +41,7 @@ pub(crate) struct Asking {
 pub(crate) enum Answered {
     /// This.
     Reply(Reply),
-    /// This, which has messages in it: whoever writes it says when that is done.
+    /// This, which has messages in it or takes room: whoever writes it says when that is done.
     Messages(Reply, HandOver),
     /// It goes on.
     Stream(Box<Stream>),
@@ -51,6 +53,9 @@ pub(crate) const fn purpose(request: &Request) -> Purpose {
         Request::Send(_) | Request::SendBatch(_) => Purpose::Sending,
         // What the store can do is asked by every client first, also by one that comes to settle.
         Request::Settle(_) | Request::SettleBatch(_) | Request::Abilities => Purpose::Settling,
+        Request::Peek(_) | Request::LookUp(..) | Request::Message(_) | Request::Dead(_) => {
+            Purpose::Looking
+        }
         _ => Purpose::Other,
     }
 }
@@ -85,11 +90,11 @@ impl Service {
         let caller = &asking.caller;
         let reply = match request {
             Request::Send(message) => Reply::Sent(self.send_one(&asking, message).await?),
-            Request::SendBatch(batch) => Reply::SentBatch(self.send_batch(&asking, batch).await?),
+            Request::SendBatch(batch) => return self.send_batch(&asking, batch).await,
             Request::Receive(question) => return self.receive_asked(asking, question).await,
             Request::ReceiveStream(question) => return self.stream_asked(asking, question),
             Request::Settle(item) => self.settle_asked(caller, item).await?,
-            Request::SettleBatch(batch) => self.settle_batch(caller, batch).await?,
+            Request::SettleBatch(batch) => return self.settle_batch(caller, batch).await,
             Request::Topics(question) => return self.topics(caller, question).await,
             Request::Topic(it) => self.topic(caller, &it.topic).await?,
             Request::Configure(it) => {
@@ -148,7 +153,8 @@ impl Service {
         let mut asked = self.asked(&topic, visibility_ms, max_messages, max_bytes)?;
         asked.wait = self.patience(Duration::from_millis(wait_ms.unwrap_or(0)))?;
         let taken = self.receive(&caller, &asked, place).await?;
-        let messages = self.envelopes(&caller, &asked, taken.deliveries, || None);
+        let made = (taken.at, taken.deliveries);
+        let messages = self.envelopes(&caller, &asked, made, || None);
         Ok(Answered::Messages(Reply::Received(Received { messages }), taken.hand_over))
     }
 
@@ -173,7 +179,13 @@ impl Service {
         Ok(Reply::Done(Done { ok: true }))
     }
 
-    async fn settle_batch(&self, caller: &Caller, batch: SettleBatchRequest) -> Answer<Reply> {
+    async fn settle_batch(
+        self: &Arc<Self>,
+        caller: &Caller,
+        batch: SettleBatchRequest,
+    ) -> Answer<Answered> {
+        self.store.abilities().check_batch("items", batch.items.len())?;
+        let room = self.room_for_results(caller, batch.items.len())?;
         let items = batch.items.into_iter().map(wish::item).collect::<Answer<Vec<_>>>()?;
         let settled = self.settle(caller, items, 1).await?;
         let result = |settled: Answer<()>| match settled {
@@ -181,7 +193,18 @@ impl Service {
             Err(failure) => SettleResult::Refused { error: self.problem_of(caller, &failure) },
         };
         let results = settled.into_iter().map(result).collect();
-        Ok(Reply::SettledBatch(SettledBatch { results }))
+        let reply = Reply::SettledBatch(SettledBatch { results });
+        Ok(Answered::Messages(reply, HandOver::of_nothing(self, room)))
+    }
+
+    /// Room for so many results, each of which can be a reason why not. Before anything is done:
+    /// what was done is said.
+    pub(super) fn room_for_results(&self, caller: &Caller, count: usize) -> Answer<Room> {
+        let (mut room, bytes) = (Room::default(), count as u64 * RESULT);
+        if !room.grow(&self.admission.outgoing, &caller.verified.token_id, bytes) {
+            return Err(full("too many answers are going out").into());
+        }
+        Ok(room)
     }
 
     async fn topics(
@@ -195,9 +218,6 @@ impl Service {
             return Err(Error::invalid("limit", limit, "1..=1000").into());
         }
         let names = self.list(caller, after, limit as usize).await?;
-        let Some(first) = names.first().cloned() else {
-            return Ok(Answered::Reply(Reply::Topics(Topics { topics: Vec::new() })));
-        };
         // A list can be long, and nobody knows when it is taken.
         let mut room = Room::default();
         let bytes = names.len() as u64 * LISTED;
@@ -212,7 +232,7 @@ impl Service {
             };
             topics.push(TopicEntry { topic: name.to_string(), stats });
         }
-        let hand_over = HandOver::of_nothing(self, first, room);
+        let hand_over = HandOver::of_nothing(self, room);
         Ok(Answered::Messages(Reply::Topics(Topics { topics }), hand_over))
     }
 
@@ -230,7 +250,7 @@ impl Service {
         let (found, room) = self.peek(caller, &mailbox, peek).await?;
         let record = |it| convert::record(&mailbox, it, shards);
         let records = Records { messages: found.into_iter().map(record).collect() };
-        let hand_over = HandOver::of_nothing(self, mailbox, room);
+        let hand_over = HandOver::of_nothing(self, room);
         Ok(Answered::Messages(Reply::Records(records), hand_over))
     }
 
@@ -245,7 +265,7 @@ impl Service {
         }
         let room = self.room_for(caller, std::slice::from_ref(&record))?;
         let shown = convert::record(&mailbox, record, self.settings().shards);
-        let hand_over = HandOver::of_nothing(self, mailbox, room);
+        let hand_over = HandOver::of_nothing(self, room);
         Ok(Answered::Messages(Reply::Record(Box::new(shown)), hand_over))
     }
 

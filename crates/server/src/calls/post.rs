@@ -1,13 +1,17 @@
 //! Messages to send, as the wire has them.
 
+use std::sync::Arc;
+
 use mailbox::{Error, ErrorKind, Name, Outgoing};
+use mailbox_wire::call::Reply;
+use mailbox_wire::capability::Op;
 use mailbox_wire::json::{
     BatchMessage, BatchResult, Problem, SendBatchRequest, SendRequest, Sent, SentBatch,
 };
 
-use super::answer::Asking;
+use super::answer::{Answered, Asking};
 use super::several::joined;
-use super::{Facts, outgoing};
+use super::{Facts, HandOver, outgoing};
 use crate::auth::Caller;
 use crate::failure::{Answer, Failure};
 use crate::service::Service;
@@ -26,10 +30,14 @@ impl Service {
 
     /// Sends several.
     pub(super) async fn send_batch(
-        &self,
+        self: &Arc<Self>,
         asking: &Asking,
         batch: SendBatchRequest,
-    ) -> Answer<SentBatch> {
+    ) -> Answer<Answered> {
+        // Before they are looked at: also those that make no sense are work, and are answered.
+        self.store.abilities().check_batch("messages", batch.messages.len())?;
+        asking.caller.may_some(Op::Send)?;
+        let room = self.room_for_results(&asking.caller, batch.messages.len())?;
         let sent = self.send_all(asking, batch.topic.as_deref(), batch.messages).await?;
         let result = |sent: Answer<Sent>| match sent {
             Ok(sent) => BatchResult::Sent(sent),
@@ -37,7 +45,8 @@ impl Service {
                 BatchResult::Refused { error: self.problem_of(&asking.caller, &failure) }
             }
         };
-        Ok(SentBatch { results: sent.into_iter().map(result).collect() })
+        let reply = Reply::SentBatch(SentBatch { results: sent.into_iter().map(result).collect() });
+        Ok(Answered::Messages(reply, HandOver::of_nothing(self, room)))
     }
 
     /// What went wrong with one of many.
@@ -55,6 +64,12 @@ impl Service {
     ) -> Answer<Vec<Answer<Sent>>> {
         let shared = topic.map(Name::parse).transpose()?;
         let (good, made_sense) = prepared(messages, shared.as_ref(), &asking.facts);
+        // Of a rate they take what others take; of a quota nothing, as nothing was sent.
+        let senseless = made_sense.iter().filter(|it| it.is_err()).count();
+        if senseless > 0 {
+            asking.caller.charge(senseless, 0)?;
+            asking.caller.give_back(senseless, 0);
+        }
         let results = self.send(&asking.caller, good).await?;
         Ok(joined(made_sense, results.into_iter().map(|result| Ok(sent(result?)))))
     }

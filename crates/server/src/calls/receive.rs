@@ -32,8 +32,17 @@ pub(crate) struct Asked {
 /// Deliveries that the store has made.
 #[derive(Debug)]
 pub(crate) struct Taken {
+    /// When the first of them had been made: none is over before it looks so.
+    pub(crate) at: TakenAt,
     pub(crate) deliveries: Vec<Delivery>,
     pub(crate) hand_over: HandOver,
+}
+
+/// A time on both clocks.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TakenAt {
+    steady: Instant,
+    wall: Timestamp,
 }
 
 /// Most bytes of payload that one receive may ask for.
@@ -291,8 +300,9 @@ impl Service {
         let mailbox = asked.mailbox.clone();
         // A delivery with a zero timeout is over: there is nothing to give back.
         let is_held = !asked.visibility.is_zero();
-        let mut taken =
-            Taken { deliveries: Vec::new(), hand_over: HandOver::new(self, mailbox, is_held) };
+        let at = TakenAt { steady: Instant::now(), wall: Timestamp::now() };
+        let hand_over = HandOver::new(self, mailbox, is_held);
+        let mut taken = Taken { at, deliveries: Vec::new(), hand_over };
         taken.add(deliveries);
         taken
     }
@@ -302,11 +312,11 @@ impl Service {
         &self,
         caller: &Caller,
         asked: &Asked,
-        deliveries: Vec<Delivery>,
+        (at, deliveries): (TakenAt, Vec<Delivery>),
         mut stream: impl FnMut() -> Option<(StreamId, OwnedSemaphorePermit)>,
     ) -> Vec<Envelope> {
         let shards = self.settings().shards;
-        let (now, wall) = (Instant::now(), Timestamp::now());
+        let TakenAt { steady, wall } = at;
         let visible_until_ms = Some(wall.after(asked.visibility).as_unix_millis());
         let pack = |delivery: Delivery| {
             let Delivery { id, letter, receipt_handle, delivery_count } = delivery;
@@ -323,7 +333,7 @@ impl Service {
                     delivery_count,
                     token_id: Arc::clone(&caller.verified.token_id),
                     received_at: wall.as_unix_millis(),
-                    deadline: now + asked.visibility,
+                    deadline: steady + asked.visibility,
                     stream: stream(),
                 };
                 self.handouts.note(&handle, handout);
@@ -391,7 +401,8 @@ impl Taken {
 #[derive(Debug)]
 pub(crate) struct HandOver {
     service: Arc<Service>,
-    mailbox: Name,
+    /// Of those that are held.
+    mailbox: Option<Name>,
     /// There is something to give back.
     is_held: bool,
     held: Vec<ReceiptHandle>,
@@ -401,15 +412,14 @@ pub(crate) struct HandOver {
 
 impl HandOver {
     /// An answer that has no deliveries in it, but takes room.
-    pub(crate) fn of_nothing(service: &Arc<Service>, mailbox: Name, room: Room) -> Self {
-        let mut nothing = Self::new(service, mailbox, false);
-        nothing.room = room;
-        nothing
+    pub(crate) fn of_nothing(service: &Arc<Service>, room: Room) -> Self {
+        let (service, mailbox, held) = (Arc::clone(service), None, Vec::new());
+        Self { service, mailbox, is_held: false, held, room }
     }
 
     fn new(service: &Arc<Service>, mailbox: Name, is_held: bool) -> Self {
         let (service, room) = (Arc::clone(service), Room::default());
-        Self { service, mailbox, is_held, held: Vec::new(), room }
+        Self { service, mailbox: Some(mailbox), is_held, held: Vec::new(), room }
     }
 
     /// They have reached the connection: what becomes of them is the receiver's business.
@@ -418,23 +428,20 @@ impl HandOver {
     }
 
     fn of(&self, held: Vec<ReceiptHandle>) -> Self {
-        let mut rest = Self::new(&self.service, self.mailbox.clone(), self.is_held);
-        rest.held = held;
-        rest
+        let (service, mailbox) = (Arc::clone(&self.service), self.mailbox.clone());
+        Self { service, mailbox, is_held: self.is_held, held, room: Room::default() }
     }
 }
 
 impl Drop for HandOver {
     fn drop(&mut self) {
         let held = std::mem::take(&mut self.held);
-        if held.is_empty() {
-            return;
-        }
+        let Some(mailbox) = self.mailbox.take().filter(|_| !held.is_empty()) else { return };
         for receipt_handle in &held {
-            let (mailbox, receipt_handle) = (self.mailbox.clone(), receipt_handle.clone());
+            let (mailbox, receipt_handle) = (mailbox.clone(), receipt_handle.clone());
             self.service.handouts.forget(&Handle { mailbox, receipt_handle }.to_string());
         }
-        let (store, mailbox) = (Arc::clone(&self.service.store), self.mailbox.clone());
+        let store = Arc::clone(&self.service.store);
         let give_back = async move {
             // The last one first, so that they are in line as they were.
             let back = held

@@ -152,8 +152,8 @@ impl Stream {
             self.out.retain(|handle| service.handouts.with(handle, |_| ()).is_some());
         }
         let mut places = places.into_iter().map(|place| (self.id, place));
-        let envelopes =
-            self.service.envelopes(&self.caller, &asked, taken.deliveries, || places.next());
+        let made = (taken.at, taken.deliveries);
+        let envelopes = self.service.envelopes(&self.caller, &asked, made, || places.next());
         self.out.extend(envelopes.iter().filter_map(|it| it.receipt_handle.clone()));
         Ok(Some(Next::Messages(envelopes, taken.hand_over)))
     }

@@ -1,11 +1,13 @@
 //! Bounds at the door: what is too large, too much or too often is refused at once, and says when
 //! to come again.
 
+use mailbox_wire::call::Request;
 use mailbox_wire::json::{
-    BatchResult, PolicyChange, ReceiveRequest, Received, SendBatchRequest, Sent, SentBatch,
+    BatchMessage, BatchResult, PolicyChange, ReceiveRequest, Received, SendBatchRequest, Sent,
+    SentBatch,
 };
 
-use crate::rig::{PATIENCE, Rig, head, message, receive, send, until};
+use crate::rig::{OapClient, PATIENCE, Rig, head, message, receive, send, until};
 
 const MIB: usize = 1 << 20;
 
@@ -283,4 +285,58 @@ async fn a_head_over_http2_is_at_most_16_kib() {
     // Others that share the connection go on.
     let call = reader.try_ask(get(1), bytes::Bytes::new(), true).await.unwrap();
     assert_eq!(call.answer.status(), http::StatusCode::OK);
+}
+
+/// Messages that made no sense were counted nowhere: any number of them was answered, one by one,
+/// to somebody who could not even send.
+#[tokio::test]
+async fn a_batch_of_nonsense_is_bounded_allowed_and_counted_as_any_other() {
+    let served = Rig::new().start().await;
+    let mut client = served.client().await;
+    let answer: SentBatch = client.post("/v1/send/batch", &nonsense(256)).await.good();
+    assert_eq!(answer.results.len(), 256);
+    let problem = client.post("/v1/send/batch", &nonsense(257)).await.bad(400, "E_SCHEMA");
+    assert_eq!(problem.field.as_deref(), Some("messages"), "{problem:?}");
+    let mut receiver = served.client_with(&served.mint(&["op = recv"])).await;
+    receiver.post("/v1/send/batch", &nonsense(1)).await.refused(403, "op");
+    let mut rare = served.client_with(&served.mint(&["op = send", "rate = 10/h"])).await;
+    let answer: SentBatch = rare.post("/v1/send/batch", &nonsense(256)).await.good();
+    assert_eq!(answer.results.len(), 256);
+    assert_eq!(rare.post("/v1/send/batch", &nonsense(1)).await.status, 429);
+}
+
+/// Answers of a batch are as many as its messages: unread, they were counted nowhere.
+#[tokio::test]
+async fn answers_of_batches_that_nobody_reads_take_room() {
+    let served = Rig::new().with(|config| config.limits.answers = MIB).start().await;
+    let mut client = served.client().await;
+    let mut slow = Vec::new();
+    for _ in 0..16 {
+        let mut deaf = OapClient::open(served.tight).await;
+        deaf.start(&served.operator).await;
+        for _ in 0..8 {
+            let batch = deaf.request(Request::SendBatch(nonsense(256)));
+            deaf.say(&batch).await;
+        }
+        slow.push(deaf);
+    }
+    let good =
+        SendBatchRequest { topic: Some("jobs".to_owned()), messages: vec![message("1"); 256] };
+    let mut sent = 0;
+    until("there is no room", async || {
+        let reply = client.post("/v1/send/batch", &good).await;
+        sent += if reply.status == 200 { 256 } else { 0 };
+        reply.status == 429 && reply.bad(429, "E_SATURATED").message.contains("answers")
+    })
+    .await;
+    assert_eq!(client.stats("jobs").await.totals.sent, sent, "what was refused was not done");
+    drop(slow);
+    until("there is room again", async || client.post("/v1/send/batch", &good).await.status == 200)
+        .await;
+}
+
+/// So many messages whose mailbox cannot be.
+fn nonsense(count: usize) -> SendBatchRequest {
+    let bad = BatchMessage { topic: Some("no name".to_owned()), ..message("one") };
+    SendBatchRequest { topic: None, messages: vec![bad; count] }
 }

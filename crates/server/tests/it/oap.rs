@@ -277,6 +277,36 @@ async fn one_who_says_nothing_or_says_it_slowly_is_cut_off() {
     assert_eq!(waiting.frame().await.code, 200);
 }
 
+/// Whoever had only connected kept its place for as long as one who had shown a capability.
+#[tokio::test]
+async fn one_who_connects_and_says_nothing_has_no_longer_than_for_a_frame() {
+    let quick = |config: &mut mailbox_server::Config| {
+        config.timeouts.read = Duration::from_millis(200);
+        config.timeouts.idle = Duration::from_secs(3600);
+    };
+    let served = Rig::new().with(quick).start().await;
+    let mut idle = served.oap_client().await;
+    let mut silent = OapClient::open(served.oap).await;
+    assert!(silent.next_frame().await.is_none());
+    assert!(idle.ask(send("jobs", vec![0; 10])).await.is_ok());
+}
+
+/// Of what strangers say next to nothing is kept.
+#[tokio::test]
+async fn a_frame_that_is_not_small_is_kept_of_nobody_whom_nobody_knows() {
+    let served = Rig::new().start().await;
+    let mut stranger = OapClient::open(served.oap).await;
+    let frame = stranger.request(send("jobs", vec![0; 30_000]));
+    let mut bytes = BytesMut::new();
+    frame.encode(&mut bytes).unwrap();
+    // Of a small one all has to come first.
+    stranger.raw(&bytes[..10_000]).await;
+    assert_eq!(stranger.frame().await.code, 401);
+    stranger.raw(&bytes[10_000..]).await;
+    stranger.start(&served.operator).await;
+    assert!(stranger.ask(send("jobs", vec![0; 30_000])).await.is_ok());
+}
+
 #[tokio::test]
 async fn batches_tell_of_each_message() {
     let served = Rig::new().start().await;

@@ -144,6 +144,7 @@ fn purpose_of(method: &str) -> Purpose {
         "Send" | "SendBatch" => Purpose::Sending,
         // What the store can do is asked by every client first, also by one that comes to settle.
         "Ack" | "Nack" | "Extend" | "SettleBatch" | "GetAbilities" => Purpose::Settling,
+        "Peek" | "LookUp" | "GetMessage" | "ListDead" => Purpose::Looking,
         _ => Purpose::Other,
     }
 }

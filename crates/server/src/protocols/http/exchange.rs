@@ -7,6 +7,7 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::response::Response;
 use bytes::Bytes;
+use http::Method;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
 use mailbox::{Error, ErrorKind, Timestamp};
@@ -222,7 +223,7 @@ async fn admit(
     // Before it is verified: whatever is taken back from here on makes it another one.
     let epoch = service.auth.epoch();
     let caller = caller(&service, &head, &peer, corr_id)?;
-    let purpose = purpose_of(head.uri.path());
+    let purpose = purpose_of(&head.method, head.uri.path());
     caller.may_come(purpose)?;
     let (bytes, room) = match reads {
         Reads::Nothing => (Bytes::new(), Room::default()),
@@ -248,12 +249,15 @@ pub(crate) async fn read_body(
 }
 
 /// What a call is about.
-fn purpose_of(path: &str) -> Purpose {
+fn purpose_of(method: &Method, path: &str) -> Purpose {
     let call = path.strip_prefix("/v1/").unwrap_or_default();
     match call.split('/').next().unwrap_or_default() {
         "send" => Purpose::Sending,
         // What the store can do is asked by every client first, also by one that comes to settle.
         "ack" | "nack" | "extend" | "settle" | "abilities" => Purpose::Settling,
+        "messages" => Purpose::Looking,
+        "dlq" if *method == Method::GET => Purpose::Looking,
+        "topics" if call.ends_with("/peek") || call.ends_with("/lookup") => Purpose::Looking,
         _ => Purpose::Other,
     }
 }

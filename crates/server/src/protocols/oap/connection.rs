@@ -63,6 +63,8 @@ pub(super) struct Connection<S> {
     pub(super) parked: Vec<Parked>,
     /// So many frames may be taken before others have their turn.
     pub(super) turn: usize,
+    /// A whole frame has come: from here on it may take its time with the next.
+    pub(super) has_heard: bool,
     /// Nothing more comes; what has come is still taken.
     pub(super) is_at_end: bool,
     /// Nothing more is taken.
@@ -144,6 +146,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             stops: HashMap::new(),
             parked: Vec::new(),
             turn: 0,
+            has_heard: false,
             is_at_end: false,
             is_closing: false,
             has_taken_leave: false,
@@ -261,7 +264,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// What the connection is doing, for those who look whether it does anything.
     fn note_doing(&mut self) {
         // Whoever has begun to say something has to go on, also while something else is waited for.
-        let is_speaking = self.input.is_partial() || self.parts.is_some();
+        let is_speaking = !self.has_heard || self.input.is_partial() || self.parts.is_some();
         let doing = if is_speaking && self.output.len() < self.high() {
             Doing::Head
         } else if !self.at_work.is_empty() || !self.parked.is_empty() {

@@ -17,6 +17,8 @@ use crate::admission::Room;
 const READ: (usize, usize) = (8 * 1024, 128 * 1024);
 /// Frames that are no larger need no room of their own.
 const SMALL: usize = 64 * 1024;
+/// The same from one whose capability nobody has seen yet.
+const SMALL_OF_STRANGERS: usize = 16 * 1024;
 /// Slowest that a frame may come, in bytes per second, once the first wait is over.
 const SLOWEST: u64 = 64 * 1024;
 
@@ -48,11 +50,11 @@ pub(super) enum Next {
 }
 
 impl Input {
-    /// What is next.
+    /// What is next, from one who is known or not.
     ///
     /// # Errors
     /// Nothing that follows can be read.
-    pub(super) fn next(&mut self) -> Result<Next, Malformed> {
+    pub(super) fn next(&mut self, is_known: bool) -> Result<Next, Malformed> {
         if self.skip > 0 {
             let skipped = self.skip.min(self.buffer.len());
             self.buffer.advance(skipped);
@@ -66,7 +68,7 @@ impl Input {
         }
         if self.room.is_none()
             && let Some(header) = Header::read(&self.buffer)?
-            && header.len as usize > SMALL
+            && header.len as usize > if is_known { SMALL } else { SMALL_OF_STRANGERS }
         {
             let behind = HEADER_LEN + usize::from(header.cap_len);
             return Ok(match self.buffer.get(HEADER_LEN..behind) {

@@ -36,8 +36,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let mut has_moved = false;
         self.session.forget();
         while !self.is_closing && self.output.len() < self.high() && self.turn > 0 {
-            match self.input.next() {
-                Ok(Incoming::Frame(frame, room)) => self.take(frame, room, context),
+            match self.input.next(self.session.is_known()) {
+                Ok(Incoming::Frame(frame, room)) => {
+                    self.has_heard = true;
+                    self.take(frame, room, context);
+                }
                 Ok(Incoming::Large(header, capability)) => self.make_room(&header, capability),
                 Ok(Incoming::More) => {
                     if self.is_at_end {
@@ -86,6 +89,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn make_room(&mut self, header: &Header, capability: Vec<u8>) {
         let started = Bytes::from(capability);
         let taken = (|| {
+            if header.app == APP_HELLO && !header.flags.contains(Flags::START) {
+                let kind = ErrorKind::InvalidParameter;
+                return Err(Failure::new(kind, "a hello is not that large"));
+            }
             let mut new = Session::new();
             let session = match header.flags.contains(Flags::START) {
                 true => {
