@@ -17,6 +17,9 @@ pub(crate) struct Failure {
 /// What is said of a defect: what it is about is for the log, where the correlation id finds it.
 const DEFECT: &str = "something is wrong with the service; its log says what, under this corr_id";
 
+/// Most signs of what is said.
+const LONGEST: usize = 1000;
+
 /// What a call gives.
 pub(crate) type Answer<T> = Result<T, Failure>;
 
@@ -47,7 +50,7 @@ impl Failure {
                 tracing::error!(corr_id, ?error, "defect");
                 DEFECT.to_owned()
             }
-            _ => error.message().to_owned(),
+            _ => shortened(error.message()),
         };
         Problem {
             code: error.kind().status().code.to_owned(),
@@ -66,6 +69,14 @@ impl Failure {
             topic: error.mailbox().map(ToString::to_string),
             msg_id: self.msg_id.clone(),
         }
+    }
+}
+
+/// Nobody's input is repeated at length: answers have to be small where requests are large.
+fn shortened(message: &str) -> String {
+    match message.char_indices().nth(LONGEST) {
+        Some((at, _)) => format!("{}...", &message[..at]),
+        None => message.to_owned(),
     }
 }
 

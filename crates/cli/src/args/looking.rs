@@ -68,8 +68,8 @@ Examples:
 /// `mailbox list`
 #[derive(Debug, Arguments)]
 pub(crate) struct List {
-    /// An address without its last part, the name: dir:PATH, journal:PATH, redis://HOST; nothing
-    /// for the service of this machine.
+    /// An address without its last part, the name: dir:PATH, journal:PATH, redis://HOST, http:,
+    /// grpc: or oap://HOST; nothing for the service of this machine.
     pub(crate) place: Option<String>,
     /// Print {"name", "address"}, one object a line.
     #[arg(long)]

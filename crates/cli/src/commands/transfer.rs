@@ -261,7 +261,8 @@ impl Moving<'_> {
         let seen = |to| seen_from_afar(&*self.from.backend, to);
         copy.reply_to = letter.reply_to.as_deref().map(seen);
         if self.to.backend.abilities().idempotency {
-            copy.idempotency_key = Some(key(&self.from.known_as(), id, letter.enqueued_at));
+            let from = self.from.backend.address(&self.from.name);
+            copy.idempotency_key = Some(key(&from, id, letter.enqueued_at));
         }
         copy
     }

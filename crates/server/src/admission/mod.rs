@@ -28,7 +28,8 @@ pub(crate) struct Admission {
     waiting: Arc<Semaphore>,
     /// Turns at looking, and those who wait for one.
     turns: Arc<Semaphore>,
-    lookers: Semaphore,
+    lookers: Arc<Semaphore>,
+    looking: Mutex<HashMap<Arc<str>, usize>>,
     /// Bodies that are coming in, or are worked on.
     pub(crate) incoming: Budget,
     /// Answers that are going out.
@@ -50,6 +51,8 @@ const ANSWER: usize = 2 * 1024 * 1024;
 const LOOKING: usize = 4;
 /// Of those who look, how many there are together with the ones that wait for their turn.
 const LOOKERS: usize = 64;
+/// Of those, one capability has no more.
+const LOOKERS_EACH: usize = 16;
 /// How long one waits for its turn.
 const LOOKING_PATIENCE: Duration = Duration::from_secs(10);
 /// A request in so many has a place beyond the bound if it sends nothing.
@@ -76,7 +79,8 @@ impl Admission {
             reserve: Semaphore::new((limits.requests / RESERVE).max(1)),
             waiting: Arc::new(Semaphore::new(limits.waiting)),
             turns: Arc::new(Semaphore::new(LOOKING)),
-            lookers: Semaphore::new(LOOKERS),
+            lookers: Arc::new(Semaphore::new(LOOKERS)),
+            looking: Mutex::default(),
             incoming: Budget::new(limits.bodies, limits.body),
             outgoing: Budget::new(limits.answers, ANSWER),
             guests: Guests::default(),
@@ -118,15 +122,10 @@ impl Admission {
         purpose: Purpose,
         patience: Duration,
     ) -> Result<Place> {
-        // Before it has a place: whoever waits for a turn is in nobody's way but other lookers'.
-        let turn = match purpose {
-            Purpose::Looking => Some(self.turn().await?),
-            _ => None,
-        };
-        let place = move |permit: SemaphorePermit<'_>, is_reserve| {
+        let place = |permit: SemaphorePermit<'_>, is_reserve| {
             // It is given back when the place is dropped.
             permit.forget();
-            Place { admission: Arc::clone(self), is_reserve, _turn: turn }
+            Place { admission: Arc::clone(self), is_reserve, turn: None }
         };
         if let Ok(permit) = self.requests.try_acquire() {
             return Ok(place(permit, false));
@@ -142,15 +141,31 @@ impl Admission {
         }
     }
 
-    /// A turn at looking, which can take long and much memory.
-    async fn turn(&self) -> Result<OwnedSemaphorePermit> {
-        let crowded = || full("too many are looking at messages");
-        let _looker = self.lookers.try_acquire().map_err(|_| crowded())?;
+    /// A turn at looking, which can take long and much memory. Before there is a place: whoever
+    /// waits for a turn is in nobody's way but other lookers', and not in all of theirs.
+    ///
+    /// # Cancel safety
+    /// Dropped, it has no turn.
+    pub(crate) async fn turn(self: &Arc<Self>, token_id: &Arc<str>) -> Result<Turn> {
+        let looker = self.looker(token_id)?;
         let turn = Arc::clone(&self.turns).acquire_owned();
         match tokio::time::timeout(LOOKING_PATIENCE, turn).await {
-            Ok(Ok(turn)) => Ok(turn),
+            Ok(Ok(turn)) => Ok(Turn { _looker: looker, _turn: turn }),
             _ => Err(crowded()),
         }
+    }
+
+    fn looker(self: &Arc<Self>, token_id: &Arc<str>) -> Result<Looker> {
+        let permit = Arc::clone(&self.lookers).try_acquire_owned().map_err(|_| crowded())?;
+        let mut per_capability = self.looking.lock();
+        let count = per_capability.entry(Arc::clone(token_id)).or_default();
+        if *count >= LOOKERS_EACH {
+            return Err(crowded());
+        }
+        *count += 1;
+        drop(per_capability);
+        let (admission, token_id) = (Arc::clone(self), Arc::clone(token_id));
+        Ok(Looker { admission, token_id, _permit: permit })
     }
 
     /// Whether a send would find a place at once.
@@ -174,6 +189,10 @@ impl Admission {
     }
 }
 
+fn crowded() -> Error {
+    full("too many are looking at messages")
+}
+
 pub(crate) fn full(what: &str) -> Error {
     Error::new(ErrorKind::Saturated, what).with_retry(Retry::After(RETRY_AFTER))
 }
@@ -184,7 +203,15 @@ pub(crate) struct Place {
     admission: Arc<Admission>,
     is_reserve: bool,
     /// Of one that looks.
-    _turn: Option<OwnedSemaphorePermit>,
+    turn: Option<Turn>,
+}
+
+impl Place {
+    /// The same for one that looks, until it has looked.
+    pub(crate) fn with_turn(mut self, turn: Turn) -> Self {
+        self.turn = Some(turn);
+        self
+    }
 }
 
 impl Drop for Place {
@@ -192,6 +219,27 @@ impl Drop for Place {
         let Admission { requests, reserve, .. } = &*self.admission;
         let places = if self.is_reserve { reserve } else { requests };
         places.add_permits(1);
+    }
+}
+
+/// Somebody looks as long as this is there.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    _looker: Looker,
+    _turn: OwnedSemaphorePermit,
+}
+
+/// Somebody looks, or waits for a turn, as long as this is there.
+#[derive(Debug)]
+struct Looker {
+    admission: Arc<Admission>,
+    token_id: Arc<str>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Drop for Looker {
+    fn drop(&mut self) {
+        give_back(&mut self.admission.looking.lock(), &self.token_id);
     }
 }
 
@@ -266,28 +314,44 @@ mod tests {
 
     /// A few hundred who looked had every place there was, those for settling too.
     #[tokio::test(start_paused = true)]
-    async fn whoever_looks_is_in_nobodys_way_but_of_others_that_look() {
+    async fn whoever_looks_is_in_nobodys_way_and_not_for_ever_in_the_way_of_others_that_look() {
         let admission = Arc::new(Admission::new(&Limits { requests: 8, ..Limits::default() }));
         let request = |purpose| admission.request(purpose, Duration::ZERO);
+        let [one, other]: [Arc<str>; 2] = ["one", "other"].map(Into::into);
         let mut looking = Vec::new();
         for _ in 0..LOOKING {
-            looking.push(request(Purpose::Looking).await.unwrap());
+            let turn = admission.turn(&one).await.unwrap();
+            looking.push(request(Purpose::Looking).await.unwrap().with_turn(turn));
         }
-        let waiting = futures_util::future::join_all((0..100).map(|_| request(Purpose::Looking)));
+        let waiting = futures_util::future::join_all((0..100).map(|_| admission.turn(&one)));
         let others = async {
             for _ in LOOKING..8 {
                 looking.push(request(Purpose::Sending).await.unwrap());
             }
+            assert!(request(Purpose::Looking).await.is_err(), "the reserve is for others");
             // Two places are kept for those who take work away.
             let settling = [request(Purpose::Settling).await, request(Purpose::Other).await];
-            settling.into_iter().all(|place| place.is_ok())
+            assert!(settling.into_iter().all(|place| place.is_ok()));
+            let until = LOOKING_PATIENCE / 2;
+            assert!(tokio::time::timeout(until, admission.turn(&other)).await.is_err(), "it waits");
         };
         let began = tokio::time::Instant::now();
-        let (waited, is_free) = tokio::join!(waiting, others);
-        assert!(is_free);
+        let (waited, ()) = tokio::join!(waiting, others);
         assert!(waited.iter().all(Result::is_err));
         assert_eq!(began.elapsed(), LOOKING_PATIENCE, "some have waited, and not for ever");
-        looking.clear();
-        assert!(request(Purpose::Looking).await.is_ok());
+        // Those of one capability have all turns, but do not keep others from waiting for theirs.
+        let look = async || admission.turn(&one).await.map(drop);
+        let crowd = futures_util::future::join_all((0..100).map(|_| look()));
+        let next = async {
+            let turn = admission.turn(&other);
+            let leave = async { looking.clear() };
+            tokio::join!(turn, leave).0
+        };
+        let (crowd, next) = tokio::join!(crowd, next);
+        let looked = crowd.iter().filter(|looked| looked.is_ok()).count();
+        assert_eq!(looked, LOOKERS_EACH - LOOKING);
+        assert!(next.is_ok());
+        drop((crowd, next));
+        assert!(admission.looking.lock().is_empty());
     }
 }

@@ -72,7 +72,13 @@ impl Service {
         epoch: u64,
     ) -> Answer<Place> {
         let patience = self.settings().limits.refusal_pause;
-        let place = self.admission.request(purpose, patience).await?;
+        let place = match purpose {
+            Purpose::Looking => {
+                let turn = self.admission.turn(&caller.verified.token_id).await?;
+                self.admission.request(purpose, patience).await?.with_turn(turn)
+            }
+            _ => self.admission.request(purpose, patience).await?,
+        };
         // All that may have taken a while.
         self.auth.check_since(&caller.verified, epoch)?;
         Ok(place)
@@ -185,7 +191,8 @@ impl Service {
         batch: SettleBatchRequest,
     ) -> Answer<Answered> {
         self.store.abilities().check_batch("items", batch.items.len())?;
-        let room = self.room_for_results(caller, batch.items.len())?;
+        // Settling is never held: without room it is done and said all the same.
+        let room = self.room_for_results(caller, batch.items.len()).unwrap_or_default();
         let items = batch.items.into_iter().map(wish::item).collect::<Answer<Vec<_>>>()?;
         let settled = self.settle(caller, items, 1).await?;
         let result = |settled: Answer<()>| match settled {

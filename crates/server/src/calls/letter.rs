@@ -25,12 +25,16 @@ pub(crate) struct Facts {
     pub(crate) is_conflict: bool,
 }
 
+/// Most signs of a key that are repeated in an error.
+const SHOWN: usize = 80;
+
 /// A message on its way in.
 pub(crate) fn outgoing(message: BatchMessage, facts: &Facts) -> Result<Outgoing> {
     let mut attributes = message.attrs.into_map();
     if let Some(key) = attributes.keys().find(|key| key.starts_with(limits::RESERVED_PREFIX)) {
         let message = format!(
-            "attribute {key:?}: those that begin with {:?} are the service's own",
+            "attribute {:?}: those that begin with {:?} are the service's own",
+            key.chars().take(SHOWN).collect::<String>(),
             limits::RESERVED_PREFIX
         );
         return Err(Error::new(ErrorKind::InvalidParameter, message).with_field("attributes"));

@@ -34,9 +34,8 @@ impl Service {
         asking: &Asking,
         batch: SendBatchRequest,
     ) -> Answer<Answered> {
-        // Before they are looked at: also those that make no sense are work, and are answered.
+        // Also those that make no sense are work, and are answered.
         self.store.abilities().check_batch("messages", batch.messages.len())?;
-        asking.caller.may_some(Op::Send)?;
         let room = self.room_for_results(&asking.caller, batch.messages.len())?;
         let sent = self.send_all(asking, batch.topic.as_deref(), batch.messages).await?;
         let result = |sent: Answer<Sent>| match sent {
@@ -62,15 +61,18 @@ impl Service {
         topic: Option<&str>,
         messages: Vec<BatchMessage>,
     ) -> Answer<Vec<Answer<Sent>>> {
+        // Before they are looked at, or repeated in an error.
+        asking.caller.may_some(Op::Send)?;
         let shared = topic.map(Name::parse).transpose()?;
         let (good, made_sense) = prepared(messages, shared.as_ref(), &asking.facts);
-        // Of a rate they take what others take; of a quota nothing, as nothing was sent.
         let senseless = made_sense.iter().filter(|it| it.is_err()).count();
+        let results = self.send(&asking.caller, good).await?;
         if senseless > 0 {
-            asking.caller.charge(senseless, 0)?;
+            // Of a rate they take what others take, once the others have got through; of a quota
+            // nothing, as nothing was sent.
+            asking.caller.count(senseless, 0);
             asking.caller.give_back(senseless, 0);
         }
-        let results = self.send(&asking.caller, good).await?;
         Ok(joined(made_sense, results.into_iter().map(|result| Ok(sent(result?)))))
     }
 
@@ -80,6 +82,9 @@ impl Service {
         caller: &Caller,
         messages: Vec<SendRequest>,
     ) -> Vec<Answer<Sent>> {
+        if let Err(failure) = caller.may_some(Op::Send) {
+            return vec![Err(failure); messages.len()];
+        }
         let messages = messages.into_iter().map(BatchMessage::from).collect();
         let (good, made_sense) = prepared(messages, None, &Facts::default());
         let results = self.send_side_by_side(caller, good).await;

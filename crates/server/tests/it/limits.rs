@@ -4,7 +4,7 @@
 use mailbox_wire::call::Request;
 use mailbox_wire::json::{
     BatchMessage, BatchResult, PolicyChange, ReceiveRequest, Received, SendBatchRequest, Sent,
-    SentBatch,
+    SentBatch, SettleBatchRequest, SettleItem, SettleOp, SettleResult, SettledBatch,
 };
 
 use crate::rig::{OapClient, PATIENCE, Rig, head, message, receive, send, until};
@@ -299,10 +299,32 @@ async fn a_batch_of_nonsense_is_bounded_allowed_and_counted_as_any_other() {
     assert_eq!(problem.field.as_deref(), Some("messages"), "{problem:?}");
     let mut receiver = served.client_with(&served.mint(&["op = recv"])).await;
     receiver.post("/v1/send/batch", &nonsense(1)).await.refused(403, "op");
+    receiver.post("/v1/send", &send("no name", "one")).await.refused(403, "op");
     let mut rare = served.client_with(&served.mint(&["op = send", "rate = 10/h"])).await;
     let answer: SentBatch = rare.post("/v1/send/batch", &nonsense(256)).await.good();
     assert_eq!(answer.results.len(), 256);
     assert_eq!(rare.post("/v1/send/batch", &nonsense(1)).await.status, 429);
+    // What makes sense is not held for what does not: it would never get through.
+    let mut often = served.client_with(&served.mint(&["op = send", "rate = 100/s"])).await;
+    let mut mixed = nonsense(1);
+    mixed.topic = Some("jobs".to_owned());
+    mixed.messages.extend(vec![message("one"); 255]);
+    let answer: SentBatch = often.post("/v1/send/batch", &mixed).await.good();
+    let is_sent = |it: &&BatchResult| matches!(it, BatchResult::Sent(_));
+    assert_eq!(answer.results.iter().filter(is_sent).count(), 255);
+    assert_eq!(often.post("/v1/send/batch", &nonsense(1)).await.status, 429);
+}
+
+/// A key of some megabytes came back in an error of many more.
+#[tokio::test]
+async fn what_is_refused_is_not_repeated_at_length() {
+    let served = Rig::new().start().await;
+    let mut client = served.client().await;
+    let long = format!("mailbox.{}", "\u{80}".repeat(1 << 20));
+    let attrs = serde_json::json!({ "topic": "jobs", "payload_b64": "", "attrs": { long: "x" } });
+    let reply = client.post("/v1/send", &attrs).await;
+    assert!(reply.bad(400, "E_SCHEMA").message.contains("the service's own"));
+    assert!(reply.body.len() < 4096, "{}", reply.body.len());
 }
 
 /// Answers of a batch are as many as its messages: unread, they were counted nowhere.
@@ -310,6 +332,9 @@ async fn a_batch_of_nonsense_is_bounded_allowed_and_counted_as_any_other() {
 async fn answers_of_batches_that_nobody_reads_take_room() {
     let served = Rig::new().with(|config| config.limits.answers = MIB).start().await;
     let mut client = served.client().await;
+    client.send_batch("work", vec![message("one"); 100]).await;
+    let work = client.receive("work", 100, 30_000).await;
+    let ids: Vec<_> = work.into_iter().map(|it| it.receipt_handle).collect();
     let mut slow = Vec::new();
     for _ in 0..16 {
         let mut deaf = OapClient::open(served.tight).await;
@@ -330,6 +355,15 @@ async fn answers_of_batches_that_nobody_reads_take_room() {
     })
     .await;
     assert_eq!(client.stats("jobs").await.totals.sent, sent, "what was refused was not done");
+    // Settling is not held: messages are done, whoever reads what.
+    let items = ids.into_iter().map(|handle| {
+        let item = SettleItem::new(SettleOp::Ack);
+        SettleItem { receipt_handle: handle, ..item }
+    });
+    let question = SettleBatchRequest { items: items.collect() };
+    let settled: SettledBatch = client.post("/v1/settle/batch", &question).await.good();
+    let is_done = |it: &SettleResult| matches!(it, SettleResult::Settled { .. });
+    assert!(settled.results.len() == 100 && settled.results.iter().all(is_done));
     drop(slow);
     until("there is room again", async || client.post("/v1/send/batch", &good).await.status == 200)
         .await;

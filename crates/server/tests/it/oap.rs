@@ -305,6 +305,14 @@ async fn a_frame_that_is_not_small_is_kept_of_nobody_whom_nobody_knows() {
     stranger.raw(&bytes[10_000..]).await;
     stranger.start(&served.operator).await;
     assert!(stranger.ask(send("jobs", vec![0; 30_000])).await.is_ok());
+    // Nor of a capability that is too long to be one.
+    let mut stranger = OapClient::open(served.oap).await;
+    let frame = stranger.request(send("jobs", vec![0; 30_000]));
+    let cap = vec![b'x'; 60_000].into();
+    let mut bytes = BytesMut::new();
+    Frame { flags: frame.flags | Flags::START, cap, ..frame }.encode(&mut bytes).unwrap();
+    stranger.raw(&bytes[..10_000]).await;
+    assert_eq!(stranger.frame().await.code, 401);
 }
 
 #[tokio::test]

@@ -251,13 +251,15 @@ pub(crate) async fn read_body(
 /// What a call is about.
 fn purpose_of(method: &Method, path: &str) -> Purpose {
     let call = path.strip_prefix("/v1/").unwrap_or_default();
-    match call.split('/').next().unwrap_or_default() {
+    let mut parts = call.split('/');
+    match parts.next().unwrap_or_default() {
         "send" => Purpose::Sending,
         // What the store can do is asked by every client first, also by one that comes to settle.
         "ack" | "nack" | "extend" | "settle" | "abilities" => Purpose::Settling,
         "messages" => Purpose::Looking,
-        "dlq" if *method == Method::GET => Purpose::Looking,
-        "topics" if call.ends_with("/peek") || call.ends_with("/lookup") => Purpose::Looking,
+        // To be asked for the head of an answer is to be asked for all of it.
+        "dlq" if [Method::GET, Method::HEAD].contains(method) => Purpose::Looking,
+        "topics" if matches!(parts.nth(1), Some("peek" | "lookup")) => Purpose::Looking,
         _ => Purpose::Other,
     }
 }
@@ -291,4 +293,31 @@ fn bearer(header: &[u8]) -> Option<&str> {
 fn unreadable(error: serde_json::Error) -> Failure {
     let message = format!("the body cannot be read: {}", unreadable::unreadable(&error));
     Error::new(ErrorKind::InvalidParameter, message).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_call_is_about_is_seen_from_its_path() {
+        let cases = [
+            (Method::POST, "/v1/send/batch", Purpose::Sending),
+            (Method::POST, "/v1/settle/batch", Purpose::Settling),
+            (Method::POST, "/v1/recv", Purpose::Other),
+            (Method::GET, "/v1/dlq/jobs", Purpose::Looking),
+            (Method::HEAD, "/v1/dlq/jobs", Purpose::Looking),
+            (Method::POST, "/v1/dlq/delete", Purpose::Other),
+            (Method::GET, "/v1/topics/jobs/peek", Purpose::Looking),
+            (Method::HEAD, "/v1/topics/jobs/peek", Purpose::Looking),
+            (Method::POST, "/v1/topics/jobs/lookup", Purpose::Looking),
+            (Method::GET, "/v1/messages/1", Purpose::Looking),
+            // A mailbox can have any name.
+            (Method::PUT, "/v1/topics/peek", Purpose::Other),
+            (Method::POST, "/v1/topics/peek/purge", Purpose::Other),
+        ];
+        for (method, path, purpose) in cases {
+            assert_eq!(purpose_of(&method, path), purpose, "{method} {path}");
+        }
+    }
 }

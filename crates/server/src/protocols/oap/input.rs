@@ -11,6 +11,7 @@ use mailbox_wire::oap::{Decoder, Frame, HEADER_LEN, Header, Malformed};
 use tokio::io::AsyncRead;
 use tokio_util::io::poll_read_buf;
 
+use super::session::CAPABILITY_LEN;
 use crate::admission::Room;
 
 /// Least and most that is read at a time.
@@ -42,8 +43,8 @@ pub(super) struct Input {
 pub(super) enum Next {
     /// A whole frame, and what it takes.
     Frame(Frame, Room),
-    /// A large frame is coming: room has to be made for it, or it has to be skipped. With what has
-    /// come of its capability, which is all of it.
+    /// A large frame is coming: room has to be made for it, or it has to be skipped. With its
+    /// capability, or as much of one that is too long as shows that it is.
     Large(Header, Vec<u8>),
     /// More has to come first.
     More,
@@ -70,7 +71,9 @@ impl Input {
             && let Some(header) = Header::read(&self.buffer)?
             && header.len as usize > if is_known { SMALL } else { SMALL_OF_STRANGERS }
         {
-            let behind = HEADER_LEN + usize::from(header.cap_len);
+            // Of a capability that is too long, enough to see that it is.
+            let enough = usize::from(header.cap_len).min(CAPABILITY_LEN + 1);
+            let behind = HEADER_LEN + enough;
             return Ok(match self.buffer.get(HEADER_LEN..behind) {
                 Some(capability) => Next::Large(header, capability.to_vec()),
                 None => Next::More,

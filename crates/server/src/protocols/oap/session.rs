@@ -61,7 +61,7 @@ impl Known {
 }
 
 /// Longest capability that is looked at.
-const CAPABILITY_LEN: usize = 8 * 1024;
+pub(super) const CAPABILITY_LEN: usize = 8 * 1024;
 
 impl Session {
     pub(super) fn new() -> Self {
