@@ -15,7 +15,7 @@ const LISTED: usize = 10_000;
 const NOBODY: &str = "x";
 
 /// A mailbox, and what keeps it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Place {
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) name: Name,
@@ -108,10 +108,17 @@ impl Place {
 /// A reply address of a message of this backend, as it means the same elsewhere: a bare name is one
 /// beside the mailbox that the message comes from.
 pub(crate) fn seen_from_afar(backend: &dyn Backend, reply_to: &str) -> String {
-    match reply_to.parse() {
-        Ok(name) if !Address::has_scheme(reply_to) => backend.address(&name),
-        _ => reply_to.to_owned(),
-    }
+    beside(reply_to).map_or_else(|| reply_to.to_owned(), |name| backend.address(&name))
+}
+
+/// The same for somebody on this machine, who has the files that the address of the place names.
+pub(crate) fn seen_from_here(place: &Place, reply_to: &str) -> String {
+    beside(reply_to).map_or_else(|| reply_to.to_owned(), |name| place.address_of(&name))
+}
+
+/// The mailbox that a bare name means.
+fn beside(reply_to: &str) -> Option<Name> {
+    if Address::has_scheme(reply_to) { None } else { reply_to.parse().ok() }
 }
 
 /// Reads an address. A bare name means the service of this machine.

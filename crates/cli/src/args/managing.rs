@@ -189,8 +189,9 @@ pub(crate) struct Remove {
 pub(super) const MOVE: &str = "\
 Each message is received, sent, and only then acknowledged: what is interrupted can be repeated.
 Sends carry a key made of the message's origin and id, so that a message that was sent but not yet
-acknowledged when the move was cut short is recognised by the next move, within the replay window
-of the mailbox (5 minutes by default). Attributes, group and reply address are kept.
+acknowledged when the move was cut short is recognised by the next move from the same address,
+within the replay window of the mailbox (5 minutes by default). Another address of the same
+mailbox is another origin. Attributes, group and reply address are kept.
 
 Examples:
   mailbox move dir:./inbox/jobs journal:data/jobs

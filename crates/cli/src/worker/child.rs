@@ -13,7 +13,7 @@ use tokio::process::{self, Command};
 use tokio::time::timeout;
 
 use super::Worker;
-use crate::place::seen_from_afar;
+use crate::place::seen_from_here;
 
 /// How long pipes may stay open after the command has ended, in the hands of what it left behind.
 const LINGERING: Duration = Duration::from_millis(500);
@@ -63,7 +63,7 @@ impl Child {
             .stdout(stdout)
             .stderr(Stdio::piped())
             .env("MAILBOX_ID", delivery.id.to_string())
-            .env("MAILBOX_ADDRESS", &worker.known_as)
+            .env("MAILBOX_ADDRESS", worker.place.known_as())
             .env("MAILBOX_RECEIPT_HANDLE", delivery.receipt_handle.to_string())
             .env("MAILBOX_DELIVERY_COUNT", delivery.delivery_count.to_string())
             .env("MAILBOX_ENQUEUED_AT", letter.enqueued_at.to_string())
@@ -71,14 +71,14 @@ impl Child {
         match &letter.reply_to {
             // A bare name would mean something else to the command than to the worker.
             Some(reply_to) => {
-                command.env("MAILBOX_REPLY_TO", seen_from_afar(&*worker.backend, reply_to))
+                command.env("MAILBOX_REPLY_TO", seen_from_here(&worker.place, reply_to))
             }
             // One that a worker around this one has set is not meant.
             None => command.env_remove("MAILBOX_REPLY_TO"),
         };
         let process = command.spawn()?;
         let group = process.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-        Ok(Self { process, group, most: worker.backend.abilities().max_payload })
+        Ok(Self { process, group, most: worker.place.backend.abilities().max_payload })
     }
 
     /// What it can be ended by.

@@ -7,13 +7,10 @@ mod lease;
 mod replies;
 
 use std::ffi::OsString;
-use std::sync::Arc;
 use std::time::Duration;
 
 use mailbox::main_loop::Backoff;
-use mailbox::{
-    Backend, Delivery, Error, ErrorKind, Name, ReceiptHandle, Result, Settlement, Verdict, limits,
-};
+use mailbox::{Delivery, Error, ErrorKind, ReceiptHandle, Result, Settlement, Verdict, limits};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
@@ -46,9 +43,7 @@ pub(crate) enum Ended {
 /// Runs one command for messages of one mailbox.
 #[derive(Debug)]
 pub(crate) struct Worker {
-    backend: Arc<dyn Backend>,
-    name: Name,
-    known_as: String,
+    place: Place,
     command: Vec<OsString>,
     replies: Replies,
     backoff: Backoff,
@@ -70,9 +65,7 @@ impl Worker {
         }
         let most = LONGEST_BACKOFF.max(working.backoff.min(limits::VISIBILITY_TIMEOUT));
         Ok(Self {
-            backend: Arc::clone(&place.backend),
-            name: place.name.clone(),
-            known_as: place.known_as(),
+            place: place.clone(),
             command: command.to_vec(),
             replies: Replies::new(place, &working.allow_reply)?,
             backoff: Backoff::ByDeliveryCount { step: working.backoff, most },
@@ -191,7 +184,7 @@ impl Worker {
 
     /// Whether this was the last delivery that the mailbox allows, as far as that is known.
     async fn is_used_up(&self, delivery: &Delivery) -> bool {
-        let policy = self.backend.policy(&self.name).await;
+        let policy = self.place.backend.policy(&self.place.name).await;
         let most = policy.ok().and_then(|policy| policy.max_attempts);
         most.is_some_and(|most| delivery.delivery_count >= most)
     }
@@ -210,7 +203,7 @@ impl Worker {
                 return Ok(self.conclude(delivery, failed).await);
             }
         };
-        let undo = if self.backend.abilities().undo {
+        let undo = if self.place.backend.abilities().undo {
             Verdict::Return
         } else {
             Verdict::Nack { delay: Duration::ZERO, error: None }
@@ -237,7 +230,7 @@ impl Worker {
 
     async fn settle_once(&self, handle: &ReceiptHandle, verdict: Verdict) -> Result<()> {
         let settlement = Settlement { receipt_handle: handle.clone(), verdict };
-        let mut settled = self.backend.settle(&self.name, vec![settlement]).await?;
+        let mut settled = self.place.backend.settle(&self.place.name, vec![settlement]).await?;
         settled.pop().unwrap_or_else(|| Err(Error::new(ErrorKind::Internal, "no answer")))
     }
 }

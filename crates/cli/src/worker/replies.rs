@@ -9,6 +9,7 @@ use mailbox::{
     Address, Backend, Error, ErrorKind, MessageId, Name, Outgoing, Result, open_backend,
 };
 
+use crate::local;
 use crate::output::tamed;
 use crate::place::Place;
 
@@ -91,7 +92,7 @@ fn allow(list: AllowList, rule: &str) -> Result<AllowList> {
     let (scheme, place) = rule.split_once(':').ok_or_else(refuse)?;
     let is_path = Address::parse(&format!("{scheme}:x")).is_ok_and(|it| it.is_path());
     let place = place.strip_prefix("//").unwrap_or(place);
-    if place.is_empty() && matches!(scheme, "http" | "https") {
+    if place.is_empty() && local::is_of_service(scheme) {
         let message = format!("--allow-reply {rule:?}: name the host: MAILBOX_CAP is sent there");
         return Err(Error::new(ErrorKind::InvalidParameter, message).with_field("allow-reply"));
     }
@@ -157,9 +158,20 @@ mod tests {
         {
             assert!(allow(AllowList::new(), rule).is_ok(), "{rule}");
         }
-        for rule in ["", "dir", "dir:a/../b", "redis://a/b", "Dir:/a", "redis://u@h", "http:"] {
+        for rule in ["", "dir", "dir:a/../b", "redis://a/b", "Dir:/a", "redis://u@h"] {
             let error = allow(AllowList::new(), rule).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidParameter, "{rule}");
+        }
+    }
+
+    #[test]
+    fn a_capability_goes_to_no_service_but_those_that_were_named() {
+        for scheme in ["http", "https", "grpc", "grpcs", "oap", "oaps"] {
+            for rule in [format!("{scheme}:"), format!("{scheme}://")] {
+                let error = allow(AllowList::new(), &rule).unwrap_err();
+                assert!(error.message().contains("MAILBOX_CAP"), "{rule}: {error}");
+            }
+            assert!(allow(AllowList::new(), &format!("{scheme}://h")).is_ok(), "{scheme}");
         }
     }
 }

@@ -348,4 +348,12 @@ fn with_tls_it_is_used_by_https_and_new_certificates_are_taken() {
         let trusted = count.env("SSL_CERT_FILE", "cert.pem").output().unwrap();
         assert_eq!(trusted.stdout, b"1\n", "{base}: {trusted:?}");
     }
+    // A command that runs for a message can follow the address that it is to reply to.
+    home.done(&["send", &jobs, "two", "--reply-to", "answers"]);
+    let by_oap = format!("{}/jobs?ca=cert.pem", service.oap());
+    let script = "echo \"$MAILBOX_REPLY_TO\"";
+    home.done(&["work", &by_oap, "--max-messages", "2", "--", "sh", "-c", script]);
+    let answers = home.done(&["receive", &jobs.replace("/jobs", "/answers"), "--ack"]);
+    assert!(answers.starts_with(&service.oap()), "{answers}");
+    assert_eq!(home.done(&["count", &answers]), "0");
 }

@@ -151,13 +151,18 @@ impl Calls {
     {
         // A receive waits for long by itself: what counts is for how long it fails.
         let mut give_up = stop.is_none().then(|| Instant::now() + self.patience);
-        let (mut pause, mut is_renewed) = (PAUSE.0, false);
+        let (mut pause, mut is_renewed, mut is_open_before) = (PAUSE.0, false, false);
         loop {
-            let edition = self.edition();
+            let (edition, begun) = (self.edition(), Instant::now());
             let failed = match attempt().await {
                 Ok(answer) => return Ok(answer),
-                Err(failed) => failed,
+                Err(failed) => Failed { is_open_before, ..failed },
             };
+            is_open_before |= failed.is_open();
+            if stop.is_some() && begun.elapsed() > PAUSE.1 {
+                // It was well in between: it fails anew.
+                (give_up, pause) = (None, PAUSE.0);
+            }
             if self.renew(&failed, edition, &mut is_renewed).await {
                 continue;
             }
@@ -168,8 +173,8 @@ impl Calls {
                 Retry::After(time) => time.min(PAUSE.1),
                 Retry::Now | Retry::Never => Duration::ZERO,
             };
-            let give_up = *give_up.get_or_insert_with(|| Instant::now() + self.patience);
-            let rest = give_up.saturating_duration_since(Instant::now());
+            let until = *give_up.get_or_insert_with(|| Instant::now() + self.patience);
+            let rest = until.saturating_duration_since(Instant::now());
             let next = if is_void { pause } else { pause.max(advice) };
             if !may_help || rest < next {
                 return Err(failed);
@@ -203,28 +208,20 @@ impl Failed {
     /// The same, of a call that changes something. Who made it has to learn that it may have taken
     /// effect: of no other kind than those that leave it open, whatever is wrong with the answer.
     pub(super) fn doubted(self) -> Self {
-        let is_connection = self.error.kind() == ErrorKind::Connection;
-        let is_defect = self.error.kind() == ErrorKind::Internal;
-        let is_open = match self.outcome {
-            // The service itself does not know: it has not reached its store, or not in time; or
-            // something broke there, which a disk does after it has written as well as before.
-            Outcome::Refused if is_connection || is_defect => {
-                return Self { error: self.error.with_doubt(), ..self };
-            }
-            Outcome::Void | Outcome::Refused | Outcome::Unauthorized => false,
-            Outcome::Unusable => true,
-            // Somebody in between who says no has passed nothing on.
-            Outcome::InDoubt => is_connection,
-        };
-        if !is_open {
+        if !self.is_open() && !self.is_open_before {
             return self;
+        }
+        // What the service has said, or why the last attempt came to nothing, stays as it is.
+        if !self.is_open() || self.outcome == Outcome::Refused {
+            return Self { error: self.error.with_doubt(), ..self };
         }
         let message = format!("{}: whether the call took effect is in doubt", self.error.message());
         let error = Error::new(ErrorKind::Connection, message).with_doubt();
-        Self::in_doubt(match self.error.source() {
+        let error = match self.error.source() {
             Some(source) => error.with_source(io::Error::other(source.to_string())),
             None => error,
-        })
+        };
+        Self { is_open_before: self.is_open_before, ..Self::in_doubt(error) }
     }
 }
 

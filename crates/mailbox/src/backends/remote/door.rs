@@ -68,6 +68,8 @@ pub(super) enum Event {
 pub(super) struct Failed {
     pub(super) error: Error,
     pub(super) outcome: Outcome,
+    /// An attempt before this one, at the same call, may have been carried out.
+    pub(super) is_open_before: bool,
 }
 
 /// What is known of an attempt that gave no answer.
@@ -86,19 +88,23 @@ pub(super) enum Outcome {
 }
 
 impl Failed {
+    const fn new(error: Error, outcome: Outcome) -> Self {
+        Self { error, outcome, is_open_before: false }
+    }
+
     /// It was certainly not carried out.
     pub(super) const fn void(error: Error) -> Self {
-        Self { error, outcome: Outcome::Void }
+        Self::new(error, Outcome::Void)
     }
 
     /// It may have been carried out.
     pub(super) const fn in_doubt(error: Error) -> Self {
-        Self { error, outcome: Outcome::InDoubt }
+        Self::new(error, Outcome::InDoubt)
     }
 
     /// The answer is of no use.
     pub(super) const fn unusable(error: Error) -> Self {
-        Self { error, outcome: Outcome::Unusable }
+        Self::new(error, Outcome::Unusable)
     }
 
     /// The service has said why not.
@@ -111,7 +117,7 @@ impl Failed {
             ErrorKind::Unauthorized => Outcome::Unauthorized,
             _ => Outcome::Refused,
         };
-        Self { error, outcome }
+        Self::new(error, outcome)
     }
 
     /// Nobody waited any more when it was to be made.
@@ -119,8 +125,23 @@ impl Failed {
         Self::void(Error::new(ErrorKind::Connection, "the receive was given up"))
     }
 
-    /// Whether it was certainly not carried out.
+    /// Whether this attempt was certainly not carried out.
     pub(super) fn is_void(&self) -> bool {
         self.outcome == Outcome::Void
+    }
+
+    /// Whether this attempt may have been carried out, as far as that is known.
+    pub(super) fn is_open(&self) -> bool {
+        match self.outcome {
+            Outcome::Void | Outcome::Unauthorized => false,
+            Outcome::Unusable => true,
+            // The service itself does not know: it has not reached its store, or not in time; or
+            // something broke there, which a disk does after it has written as well as before.
+            Outcome::Refused => {
+                matches!(self.error.kind(), ErrorKind::Connection | ErrorKind::Internal)
+            }
+            // Somebody in between who says no has passed nothing on.
+            Outcome::InDoubt => self.error.kind() == ErrorKind::Connection,
+        }
     }
 }

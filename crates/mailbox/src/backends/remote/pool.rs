@@ -6,8 +6,9 @@
 //! for a place that a receive has which waits for that very message. Each runtime has its own: one
 //! that nobody drives reads no answers.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
@@ -136,19 +137,34 @@ impl<O: Opener> Lanes<O> {
                 return Ok((link, place));
             }
             let taken = match further {
-                None => link.places().take().await,
+                None => self.next_free().await,
                 // Whichever is there first. If it does not come about, the other does.
                 Some(further) => tokio::select! {
                     biased;
-                    taken = link.places().take() => taken,
+                    taken = self.next_free() => taken,
                     _ = further.link(&self.opener) => None,
                 },
             };
-            if let Some(place) = taken {
-                return Ok((link, place));
+            if let Some(placed) = taken {
+                return Ok(placed);
             }
         }
         Err(nobody("connections to the service end as soon as they are made"))
+    }
+
+    /// A place on whichever connection has one first: one of them may have stopped answering.
+    /// Nothing if one ends before, or there are none.
+    async fn next_free(&self) -> Option<Placed<O>> {
+        let open = self.lanes.iter().filter_map(Lane::open);
+        let wait =
+            |link: Arc<O::Link>| async move { link.places().take().await.map(|it| (link, it)) };
+        let mut waits: Vec<_> = open.map(|link| Box::pin(wait(link))).collect();
+        poll_fn(|context| {
+            let mut all = waits.iter_mut().map(|wait| wait.as_mut().poll(context));
+            let first = all.find(Poll::is_ready);
+            first.unwrap_or(if waits.is_empty() { Poll::Ready(None) } else { Poll::Pending })
+        })
+        .await
     }
 
     /// A further connection that is being made; from now on, if there can be one.

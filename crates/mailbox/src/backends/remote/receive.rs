@@ -151,12 +151,17 @@ impl Inner {
             leaving: Arc::clone(&leaving),
         };
         let local = self.local();
-        let receiving = local.receiving();
+        // Over when both know it: what was given and is not taken, because the end came between,
+        // goes back when whoever asked hears of that end.
+        let receiving = Arc::new(local.receiving());
+        let _heard = Arc::clone(&receiving);
         let mut guard = Guard { local, stop, leaving: Arc::clone(&leaving), is_done: false };
         tokio::spawn(async move {
             let received = task.run().await;
             // Whoever asked may never look again.
-            if !task.inner.closed.is_cancelled() {
+            if task.inner.closed.is_cancelled() {
+                drop(received);
+            } else {
                 let _ = given.send(received);
             }
             // What was given and not taken is given back before this says that it is over.

@@ -44,7 +44,7 @@ pub(super) async fn ask_apart<T: Together>(
             None => return,
             // If it was cut off, those who wait learn it.
             Some(Ok(Asked::Told) | Err(_)) => {}
-            Some(Ok(Asked::OfAll(error))) => over = Some(error),
+            Some(Ok(Asked::OfAll { error, .. })) => over = Some(error),
             Some(Ok(Asked::Refused(rest, why))) => {
                 at_once = at_once.min(self::at_once(&why));
                 // They are in front of the others.

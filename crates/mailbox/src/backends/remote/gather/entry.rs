@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::time::Instant;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// How it stands with a call.
 #[derive(Clone, Default)]
@@ -29,6 +30,11 @@ impl Standing {
     fn come_back(&self) {
         // If nobody waits for it any more it does not go out again.
         self.change(OUT, WAITING);
+    }
+
+    /// It may have been carried out, and somebody still waits for it.
+    fn is_out(&self) -> bool {
+        self.0.load(Ordering::Acquire) == OUT
     }
 
     fn change(&self, from: u8, to: u8) -> bool {
@@ -60,6 +66,10 @@ pub(super) struct Entry<T, A> {
 pub(super) struct Asker<A> {
     answer: oneshot::Sender<Result<A>>,
     standing: Standing,
+    /// An earlier attempt may have been carried out, whatever comes of the next.
+    is_in_doubt: bool,
+    /// Since when.
+    pub(super) since: Instant,
     _room: OwnedSemaphorePermit,
 }
 
@@ -70,17 +80,21 @@ impl<A> Asker<A> {
     pub(super) fn new(room: OwnedSemaphorePermit) -> (Self, Answered<A>, Waiter) {
         let ((answer, answered), standing) = (oneshot::channel(), Standing::default());
         let waiter = Waiter(standing.clone());
-        (Self { answer, standing, _room: room }, answered, waiter)
+        let since = Instant::now();
+        (Self { answer, standing, is_in_doubt: false, since, _room: room }, answered, waiter)
     }
 
     /// They are asked for now, if they have not left.
     pub(super) fn go_out(&self) -> bool {
-        self.standing.go_out()
+        if self.is_in_doubt { self.standing.is_out() } else { self.standing.go_out() }
     }
 
-    /// What they asked for was certainly not carried out.
-    pub(super) fn come_back(&self) {
-        self.standing.come_back();
+    /// What they asked for was not carried out; certainly, or as far as the last attempt goes.
+    pub(super) fn come_back(&mut self, is_in_doubt: bool) {
+        self.is_in_doubt |= is_in_doubt;
+        if !self.is_in_doubt {
+            self.standing.come_back();
+        }
     }
 
     /// Whether nobody waits any more.
@@ -89,8 +103,9 @@ impl<A> Asker<A> {
     }
 
     pub(super) fn tell(self, result: Result<A>) {
+        let doubted = |error: Error| if self.is_in_doubt { error.with_doubt() } else { error };
         // Whoever is gone needs no answer.
-        let _ = self.answer.send(result);
+        let _ = self.answer.send(result.map_err(doubted));
     }
 }
 

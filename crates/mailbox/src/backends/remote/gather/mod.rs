@@ -129,8 +129,9 @@ pub(super) async fn ask_one<T: Together>(
 enum Asked<T: Together> {
     /// Everybody knows what became of theirs.
     Told,
-    /// The same, and the next request would end so too.
-    OfAll(Error),
+    /// The same, and the next request would end so too; perhaps because it could not be made at
+    /// all, for as long as a call has patience.
+    OfAll { error: Error, is_unreachable: bool },
     /// It was refused, and certainly not carried out, because of something in it.
     Refused(Vec<Gatherer<T>>, Error),
 }
@@ -157,14 +158,20 @@ async fn ask<T: Together>(
     };
     // What is wrong with one of them is nothing to the others.
     if count > 1 && may_be_of_one(&failed) {
-        askers.iter().for_each(Asker::come_back);
         let entries = T::take_back(request).into_iter().zip(askers);
-        let entries = entries.map(|(item, asker)| Entry { item, asker });
+        let entries = entries.map(|(item, mut asker)| {
+            asker.come_back(failed.is_open_before);
+            Entry { item, asker }
+        });
         return Asked::Refused(entries.collect(), failed.error);
     }
+    let is_unreachable = failed.is_void();
     let error = failed.error;
     askers.into_iter().for_each(|asker| asker.tell(Err(error.clone())));
-    if is_of_all(&error) { Asked::OfAll(error) } else { Asked::Told }
+    match is_of_all(&error) {
+        false => Asked::Told,
+        true => Asked::OfAll { error, is_unreachable },
+    }
 }
 
 /// Whether a request was refused, and certainly not carried out, because of something that need not
@@ -222,10 +229,30 @@ impl<T: Together> Turn<T> {
             if entries.is_empty() {
                 return;
             }
-            if let Asked::Refused(entries, why) = ask(&self.inner, &self.lane, entries).await {
-                ask_apart(&self.inner, &self.lane, entries, &why).await;
+            let begun = Instant::now();
+            match ask(&self.inner, &self.lane, entries).await {
+                Asked::Refused(entries, why) => {
+                    ask_apart(&self.inner, &self.lane, entries, &why).await;
+                }
+                Asked::OfAll { error, is_unreachable: true } => {
+                    self.tell_those_before(begun, &error)
+                }
+                Asked::Told | Asked::OfAll { .. } => {}
             }
         }
+    }
+
+    /// Whoever was in line by then has waited for as long as the request was tried: that is as much
+    /// patience as anybody has.
+    fn tell_those_before(&self, begun: Instant, error: &Error) {
+        let mut told = Vec::new();
+        if let Some(line) = T::gathering(&self.local).lanes.lock().get_mut(&self.lane) {
+            while line.waiting.front().is_some_and(|entry| entry.asker.since <= begun) {
+                told.extend(line.waiting.pop_front());
+            }
+        }
+        // Not under the lock: whoever is told may ask again at once.
+        told.into_iter().for_each(|entry| entry.asker.tell(Err(not_tried(error))));
     }
 
     /// Those who go out together next. If there are none, the turn is over: who comes now gets one.

@@ -109,7 +109,7 @@ impl Opener {
 }
 
 /// Why a service did not say hello.
-fn no_hello(Failed { error, outcome }: Failed) -> Error {
+fn no_hello(Failed { error, outcome, .. }: Failed) -> Error {
     match error.kind() {
         // It is not the service that says so.
         ErrorKind::Internal if outcome != Outcome::Refused => foreign("OAP/1").with_source(error),

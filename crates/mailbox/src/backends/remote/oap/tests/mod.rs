@@ -3,6 +3,7 @@
 mod answers;
 mod cuts;
 mod damage;
+mod doubt;
 mod ends;
 mod gathering;
 mod late;

@@ -1,5 +1,7 @@
 //! Which connection a call takes, and that none waits for one that does not come about.
 
+use std::time::Duration;
+
 use futures_util::future::{join_all, poll_immediate};
 use mailbox_wire::call::{Reply, Request};
 use mailbox_wire::json::Purged;
@@ -10,6 +12,8 @@ use crate::backend::Backend;
 
 /// More calls than are no reason for another connection.
 const MANY: usize = 10;
+/// Longer than anything here takes.
+const SOON: Duration = Duration::from_secs(20);
 
 /// The next request, which has to be a purge.
 async fn purge(conn: &mut Conn) -> u64 {
@@ -91,7 +95,7 @@ async fn one_that_could_not_be_made_is_not_tried_again_at_once() {
     for attempts in [1, 0, 0, 1] {
         if attempts == 1 {
             tokio::time::pause();
-            tokio::time::advance(std::time::Duration::from_secs(6)).await;
+            tokio::time::advance(Duration::from_secs(6)).await;
             tokio::time::resume();
         }
         let purges = join_all((0..2 * MANY).map(|_| backend.purge(&name)));
@@ -109,4 +113,33 @@ async fn one_that_could_not_be_made_is_not_tried_again_at_once() {
         // Nobody else has come.
         assert!(poll_immediate(Box::pin(peer.accept_raw())).await.is_none());
     }
+}
+
+/// Whoever came when all places were taken waited for one connection, although another went on.
+#[tokio::test]
+async fn a_place_is_taken_on_whichever_connection_has_one_first() {
+    let mut peer = Peer::new().await;
+    peer.max_inflight = MANY as u32;
+    let (backend, mut first) = peer.open(config()).await;
+    let name = name("a");
+    let purges = join_all((0..2 * MANY + 2).map(|_| backend.purge(&name)));
+    let (results, ()) = tokio::join!(purges, async {
+        let (mut of_first, mut of_second) = (Vec::new(), Vec::new());
+        for _ in 0..MANY {
+            of_first.push(purge(&mut first).await);
+        }
+        let mut second = peer.accept().await;
+        for _ in 0..MANY {
+            of_second.push(purge(&mut second).await);
+        }
+        // Now each of the two is to make place for one of those who wait.
+        for (conn, asked) in [(&mut second, &mut of_second), (&mut first, &mut of_first)] {
+            answer(conn, asked.pop().into_iter().collect()).await;
+            let next = tokio::time::timeout(SOON, purge(conn)).await;
+            asked.push(next.expect("nobody waits for the other connection"));
+        }
+        answer(&mut first, of_first).await;
+        answer(&mut second, of_second).await;
+    });
+    assert!(results.into_iter().all(|purged| purged.is_ok()));
 }

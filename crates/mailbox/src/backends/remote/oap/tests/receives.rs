@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::{join_all, poll_immediate};
 use mailbox_wire::call::{Reply, Request};
-use mailbox_wire::json::{self, SettleOp};
+use mailbox_wire::json::{self, Problem, SettleOp};
 use mailbox_wire::proto::Asked;
 
 use super::peer::{Conn, Peer, config, envelope, name, problem, received, settled};
@@ -296,4 +296,59 @@ async fn a_receive_that_is_made_again_waits_for_the_rest() {
     });
     assert!(got.unwrap().is_empty());
     assert!(waits.is_some_and(|wait| (1..=59_900).contains(&wait)), "{waits:?}");
+}
+
+/// All of its troubles were counted from the first one on, however well it was in between.
+#[tokio::test]
+async fn a_receive_that_was_well_in_between_fails_anew() {
+    let peer = Peer::new().await;
+    let (backend, _ordinary) = peer.open(config().with_patience(Duration::from_secs(5))).await;
+    let name = name("a");
+    let options = waiting().with_wait(Duration::from_secs(7200));
+    tokio::time::pause();
+    let (got, ()) = tokio::join!(backend.receive(&name, &options), async {
+        let mut conn = peer.accept().await;
+        for _ in 0..3 {
+            let (id, asked) = conn.request().await.unwrap();
+            assert!(matches!(asked, Asked::Call(Request::Receive(_))), "{asked:?}");
+            tokio::time::advance(Duration::from_secs(600)).await;
+            let problem = Problem { reason: Some("stopping".to_owned()), ..problem("connection") };
+            conn.refuse(id, 503, &problem).await;
+        }
+        let (id, _) = conn.request().await.unwrap();
+        conn.reply(id, received(vec![envelope("a", "1", b"x")])).await;
+    });
+    assert_eq!(got.unwrap().len(), 1);
+}
+
+/// The end came after the answer, and before whoever asked had looked: the messages were given
+/// back by nobody that the end had waited for.
+#[tokio::test]
+async fn what_came_just_before_the_end_is_given_back_before_it() {
+    let peer = Peer::new().await;
+    let (backend, mut conn) = peer.open(config()).await;
+    let (name, options) = (name("a"), ReceiveOptions::default());
+    let mut receiving = Box::pin(backend.receive(&name, &options));
+    assert!(poll_immediate(&mut receiving).await.is_none());
+    let (id, _) = conn.request().await.unwrap();
+    conn.reply(id, received(vec![envelope("a", "1", b"x")])).await;
+    // What is answered later on the same connection comes later.
+    let (purged, ()) = tokio::join!(backend.purge(&name), async {
+        let (id, _) = conn.request().await.unwrap();
+        conn.reply(id, Reply::Purged(json::Purged { removed: 0 })).await;
+    });
+    purged.unwrap();
+    let is_back = AtomicBool::new(false);
+    let closing = async {
+        backend.close().await.unwrap();
+        assert!(is_back.load(Ordering::Relaxed), "the end came first");
+    };
+    let ((), got, ()) = tokio::join!(closing, receiving, async {
+        let (id, asked) = conn.request().await.unwrap();
+        let Asked::Call(Request::SettleBatch(settle)) = asked else { panic!("{asked:?}") };
+        assert_eq!(settle.items[0].op, SettleOp::Return);
+        is_back.store(true, Ordering::Relaxed);
+        conn.reply(id, settled(1)).await;
+    });
+    assert_eq!(got.unwrap_err().kind(), ErrorKind::Closed);
 }
