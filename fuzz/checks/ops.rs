@@ -6,8 +6,8 @@
 use mailbox_wire::call::{Asked, Reply, Request};
 use mailbox_wire::hash::Hash;
 use mailbox_wire::json::{Envelope, Received};
-use mailbox_wire::oap::Hello;
 use mailbox_wire::oap::ops::{read, write};
+use mailbox_wire::oap::{Hello, MAX_FRAME};
 use mailbox_wire::payload::Payload;
 use serde_json::Value;
 
@@ -32,7 +32,7 @@ const COUNT: u8 = 2;
 /// Checks all that. `allow` is told how much may be allocated at once, and in all.
 pub(crate) fn check(input: &[u8], allow: fn(usize, usize)) {
     let input = &*expanded(input);
-    allow(usize::MAX, TIMES * input.len() + LISTS);
+    allow(MAX_FRAME, TIMES * input.len() + LISTS);
     let op = read(input);
     let hello = Hello::read(input);
     allow(usize::MAX, usize::MAX);

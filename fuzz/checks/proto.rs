@@ -2,6 +2,7 @@
 //! whatever is in it; and whatever is read is read the same when it was written again.
 
 use bytes::{Bytes, BytesMut};
+use mailbox_wire::oap::MAX_FRAME;
 use mailbox_wire::proto::{
     Streamed, Unreadable, read_reply, read_request, read_streamed, write_reply, write_request,
     write_sign_of_life, write_streamed,
@@ -25,7 +26,7 @@ pub(crate) fn check(input: &[u8], allow: fn(usize, usize)) {
     let bytes = Bytes::from(written(input));
     let bound = TIMES * bytes.len() + LISTS;
     let bounded = |read: &dyn Fn()| {
-        allow(usize::MAX, bound);
+        allow(MAX_FRAME, bound);
         read();
         allow(usize::MAX, usize::MAX);
     };

@@ -34,6 +34,8 @@ pub(crate) struct Admission {
     pub(crate) incoming: Budget,
     /// Answers that are going out.
     pub(crate) outgoing: Budget,
+    /// What is said of settlements, where there is no room for other answers.
+    pub(crate) settled: Budget,
     /// Those without a capability.
     pub(crate) guests: Guests,
     per_ip: Mutex<HashMap<IpAddr, usize>>,
@@ -47,6 +49,8 @@ pub(crate) struct Admission {
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// An answer of this size is possible also if the bound on all answers is low.
 const ANSWER: usize = 2 * 1024 * 1024;
+/// What is said of settlements has this part of it beside, or as much as a few answers need.
+const SETTLED: usize = 16;
 /// Reads of many messages only to look at them, at a time.
 const LOOKING: usize = 4;
 /// Of those who look, how many there are together with the ones that wait for their turn.
@@ -83,6 +87,7 @@ impl Admission {
             looking: Mutex::default(),
             incoming: Budget::new(limits.bodies, limits.body),
             outgoing: Budget::new(limits.answers, ANSWER),
+            settled: Budget::new((limits.answers / SETTLED).max(4 * ANSWER), ANSWER),
             guests: Guests::default(),
             per_ip: Mutex::default(),
             per_capability: Mutex::default(),

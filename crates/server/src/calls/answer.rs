@@ -20,8 +20,9 @@ use crate::service::Service;
 
 /// Messages in flight on a stream whose client does not say how many it can take.
 const IN_FLIGHT: u32 = 16;
-/// What is said of one of many takes, about.
-const RESULT: u64 = 256;
+/// What is said of one of many takes, if it is a reason why not; and if it is not.
+const RESULT: u64 = 1024;
+const GOOD_RESULT: u64 = 64;
 /// What a mailbox takes in a list, with its statistics, about.
 const LISTED: u64 = 512;
 
@@ -191,14 +192,14 @@ impl Service {
         batch: SettleBatchRequest,
     ) -> Answer<Answered> {
         self.store.abilities().check_batch("items", batch.items.len())?;
-        // Settling is never held: without room it is done and said all the same.
-        let room = self.room_for_results(caller, batch.items.len()).unwrap_or_default();
+        let mut room = self.room_for_settled(caller, batch.items.len())?;
         let items = batch.items.into_iter().map(wish::item).collect::<Answer<Vec<_>>>()?;
         let settled = self.settle(caller, items, 1).await?;
         let result = |settled: Answer<()>| match settled {
             Ok(()) => SettleResult::Settled { ok: true },
             Err(failure) => SettleResult::Refused { error: self.problem_of(caller, &failure) },
         };
+        room.shrink(results_take(&settled));
         let results = settled.into_iter().map(result).collect();
         let reply = Reply::SettledBatch(SettledBatch { results });
         Ok(Answered::Messages(reply, HandOver::of_nothing(self, room)))
@@ -212,6 +213,21 @@ impl Service {
             return Err(full("too many answers are going out").into());
         }
         Ok(room)
+    }
+
+    /// The same for settlements, which are never held because of other answers: where there is no
+    /// room left for those, they have some of their own. Only one who does not take what is said of
+    /// settlements finds none.
+    fn room_for_settled(&self, caller: &Caller, count: usize) -> Answer<Room> {
+        self.room_for_results(caller, count).or_else(|refused| {
+            let (mut room, bytes) = (Room::default(), count as u64 * RESULT);
+            let budget = &self.admission.settled;
+            if room.grow(budget, &caller.verified.token_id, bytes) {
+                Ok(room)
+            } else {
+                Err(refused)
+            }
+        })
     }
 
     async fn topics(
@@ -311,4 +327,10 @@ impl Service {
         let previous_until = until.map(|until| until.to_string());
         Ok(Reply::Rotated(Rotated { kid, previous_until, operator_capability }))
     }
+}
+
+/// What these results take.
+pub(super) fn results_take<T>(results: &[Answer<T>]) -> u64 {
+    let take = |result: &Answer<T>| if result.is_ok() { GOOD_RESULT } else { RESULT };
+    results.iter().map(take).sum()
 }

@@ -9,7 +9,7 @@ use mailbox_wire::json::{
     BatchMessage, BatchResult, Problem, SendBatchRequest, SendRequest, Sent, SentBatch,
 };
 
-use super::answer::{Answered, Asking};
+use super::answer::{Answered, Asking, results_take};
 use super::several::joined;
 use super::{Facts, HandOver, outgoing};
 use crate::auth::Caller;
@@ -36,8 +36,9 @@ impl Service {
     ) -> Answer<Answered> {
         // Also those that make no sense are work, and are answered.
         self.store.abilities().check_batch("messages", batch.messages.len())?;
-        let room = self.room_for_results(&asking.caller, batch.messages.len())?;
+        let mut room = self.room_for_results(&asking.caller, batch.messages.len())?;
         let sent = self.send_all(asking, batch.topic.as_deref(), batch.messages).await?;
+        room.shrink(results_take(&sent));
         let result = |sent: Answer<Sent>| match sent {
             Ok(sent) => BatchResult::Sent(sent),
             Err(failure) => {

@@ -107,3 +107,17 @@ async fn streams_that_end_with_a_failure_are_counted() {
     })
     .await;
 }
+
+/// A service with a bound on what is asked had none over gRPC.
+#[tokio::test]
+async fn no_request_is_larger_than_a_body_may_be() {
+    let served = Rig::new().with(|config| config.limits.body = 64 * 1024).start().await;
+    let client = served.h2_client(1 << 16).await;
+    for (len, expected) in [(60_000, Code::Ok), (70_000, Code::ResourceExhausted)] {
+        let payload = vec![7; len].into();
+        let question = SendRequest { topic: "jobs".to_owned(), payload, ..SendRequest::default() };
+        let mut call = client.call(SEND, &served.operator, framed(&question)).await;
+        let (code, problem) = call.status().await;
+        assert_eq!(code, expected, "{len}: {problem:?}");
+    }
+}

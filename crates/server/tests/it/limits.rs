@@ -369,6 +369,37 @@ async fn answers_of_batches_that_nobody_reads_take_room() {
         .await;
 }
 
+/// What was said of settlements was bounded by nothing, once there was no room for other answers.
+#[tokio::test]
+async fn answers_of_settlements_that_nobody_reads_are_bounded_too() {
+    let served = Rig::new().with(|config| config.limits.answers = MIB).start().await;
+    let mut client = served.client().await;
+    let item = SettleItem { msg_id: Some("1".to_owned()), ..SettleItem::new(SettleOp::Ack) };
+    let question = SettleBatchRequest { items: vec![item; 256] };
+    let mut slow = Vec::new();
+    for _ in 0..16 {
+        let mut deaf = OapClient::open(served.tight).await;
+        deaf.start(&served.operator).await;
+        for _ in 0..16 {
+            let batch = deaf.request(Request::SettleBatch(question.clone()));
+            deaf.say(&batch).await;
+        }
+        slow.push(deaf);
+    }
+    until("there is no room", async || {
+        let reply = client.post("/v1/settle/batch", &question).await;
+        reply.status == 429 && reply.bad(429, "E_SATURATED").message.contains("answers")
+    })
+    .await;
+    // It is in nobody's way but its own.
+    let mut other = served.client_with(&served.mint(&["op = ack"])).await;
+    let settled: SettledBatch = other.post("/v1/settle/batch", &question).await.good();
+    assert_eq!(settled.results.len(), 256);
+    drop(slow);
+    let settles = async || client.post("/v1/settle/batch", &question).await.status == 200;
+    until("there is room again", settles).await;
+}
+
 /// So many messages whose mailbox cannot be.
 fn nonsense(count: usize) -> SendBatchRequest {
     let bad = BatchMessage { topic: Some("no name".to_owned()), ..message("one") };

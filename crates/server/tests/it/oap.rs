@@ -3,14 +3,16 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use mailbox_wire::call::{Reply, Request, TopicRequest};
+use mailbox_wire::call::{ConfigureRequest, Reply, Request, TopicRequest};
 use mailbox_wire::json::{
-    BatchMessage, Envelope, ReceiveRequest, SendBatchRequest, SendRequest, SettleItem, SettleOp,
+    BatchMessage, Envelope, PolicyChange, ReceiveRequest, SendBatchRequest, SendRequest,
+    SettleItem, SettleOp,
 };
-use mailbox_wire::oap::{APP_PROTO, Flags, Frame, Header};
+use mailbox_wire::oap::{APP_JSON, APP_PROTO, Flags, Frame, Header};
 use mailbox_wire::payload::Payload;
 use mailbox_wire::proto::{Asked, Streamed, read_streamed};
 use tokio::io::AsyncWriteExt;
+use tokio::net::TcpSocket;
 
 use crate::rig::{OapClient, Rig, proto_reply, until};
 
@@ -271,6 +273,11 @@ async fn one_who_says_nothing_or_says_it_slowly_is_cut_off() {
     let frame = waiting.request(receive("jobs", 1500));
     waiting.say(&frame).await;
     assert!(silent.next_frame().await.is_none());
+    // A request may have been on its way: whoever made it knows that nobody looks at it.
+    let last = idle.frame().await;
+    assert_eq!((last.corr_id, last.flags), (0, Flags::RESP));
+    let (code, problem) = proto_reply(&last).unwrap_err();
+    assert_eq!((code, problem.reason.as_deref()), (503, Some("idle")));
     assert!(idle.next_frame().await.is_none());
     assert!(slow.next_frame().await.is_none());
     // One that waits for an answer is not idle.
@@ -364,4 +371,64 @@ async fn large_frames_need_room_and_somebody_to_answer_for_them() {
     stranger.say(&Frame { payload: rest, ..whole }).await;
     assert!(matches!(proto_reply(&stranger.frame().await), Ok(Reply::Sent(_))));
     drop(other);
+}
+
+/// One was asked for no more than the service has, in words it had not used.
+#[tokio::test]
+async fn a_receive_in_json_that_does_not_say_how_many_gets_what_there_may_be() {
+    for (most, expected) in [(5, 5), (256, 10)] {
+        let served = Rig::new().with(|config| config.max_messages = most).start().await;
+        let mut client = served.oap_client().await;
+        for _ in 0..12 {
+            client.ask(send("jobs", "x")).await.unwrap();
+        }
+        let header = Header::new(Flags::REQ, APP_JSON, 77);
+        let question = Bytes::from_static(br#"{"op":"recv","topic":"jobs"}"#);
+        client.say(&Frame::new(header, question)).await;
+        let answer = client.answer().await;
+        assert_eq!(answer.code, 200, "{answer:?}");
+        let answer: serde_json::Value = serde_json::from_slice(&answer.payload).unwrap();
+        assert_eq!(answer["messages"].as_array().unwrap().len(), expected);
+    }
+}
+
+/// A stream that was cancelled gave back what lay in front of its end as if its client had had it:
+/// an attempt was used up, and with one attempt all were dead letters.
+#[tokio::test]
+async fn what_a_cancelled_stream_has_not_got_out_was_not_delivered() {
+    /// More than fits between the two, and less than keeps the service from reading on.
+    const COUNT: usize = 20;
+
+    let served = Rig::new().start().await;
+    let mut other = served.oap_client().await;
+    let policy = PolicyChange { max_attempts: Some(Some(1)), ..PolicyChange::default() };
+    let rules = ConfigureRequest { topic: "jobs".to_owned(), policy };
+    other.ask(Request::Configure(rules)).await.unwrap();
+    for _ in 0..COUNT {
+        other.ask(send("jobs", vec![7; 10_000])).await.unwrap();
+    }
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    let mut client = OapClient::over(socket.connect(served.tight).await.unwrap());
+    client.start(&served.operator).await;
+    let all = ReceiveRequest { max_messages: Some(COUNT as u32), ..question("jobs", None) };
+    let stream = client.request(Request::ReceiveStream(all));
+    client.say(&stream).await;
+    until("all are on their way", async || {
+        stats(&mut other, "jobs").await.invisible == COUNT as u64
+    })
+    .await;
+    let cancel = client.asked(Asked::Cancel(stream.corr_id));
+    client.say(&cancel).await;
+    // What comes behind it has been looked at when it has.
+    let behind = client.request(send("behind", "x"));
+    client.say(&behind).await;
+    until("it was cancelled", async || stats(&mut other, "behind").await.ready == 1).await;
+    drop(client);
+    until("all are back", async || stats(&mut other, "jobs").await.invisible == 0).await;
+    let again = ReceiveRequest { max_messages: Some(256), ..question("jobs", None) };
+    let again = ReceiveRequest { max_bytes: Some(1 << 20), ..again };
+    let again = received(other.ask(Request::Receive(again)).await.unwrap());
+    assert_eq!(again.len(), COUNT);
+    assert!(again.iter().all(|it| it.attempt == 1));
 }

@@ -7,6 +7,8 @@ use super::{Flags, MAX_FRAME, MAX_INFLIGHT, VERSION};
 use crate::object::Object;
 use crate::texts::texts;
 
+/// Longest hello, white space included.
+const HELLO_LEN: usize = 16 * 1024;
 /// Longest name of a client.
 const NAME_LEN: usize = 256;
 
@@ -22,8 +24,11 @@ impl Hello {
     /// What the payload of a hello says.
     ///
     /// # Errors
-    /// It is no such object, or the name is too long.
+    /// It is no such object, or it or the name is too long.
     pub fn read(document: &[u8]) -> Result<Self, BadOp> {
+        if document.len() > HELLO_LEN {
+            return Err(BadOp::field("ua", format!("a hello is longer than {HELLO_LEN} bytes")));
+        }
         let read = serde_json::from_slice::<Object<Self>>(document);
         let Object(hello) = read.map_err(|error| BadOp::unreadable(&error))?;
         if hello.ua.len() > NAME_LEN {

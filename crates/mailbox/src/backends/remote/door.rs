@@ -109,8 +109,9 @@ impl Failed {
 
     /// The service has said why not.
     pub(super) fn refused(problem: Problem) -> Self {
-        // Whoever says that it is stopping, or has no place for the connection, has done nothing.
-        let is_void = matches!(problem.reason.as_deref(), Some("stopping" | "no_place"));
+        // Whoever says that it is stopping, has no place for the connection, or closes it because
+        // nothing was asked on it, has done nothing.
+        let is_void = matches!(problem.reason.as_deref(), Some("stopping" | "no_place" | "idle"));
         let error = convert::error(problem);
         let outcome = match error.kind() {
             _ if is_void => Outcome::Void,

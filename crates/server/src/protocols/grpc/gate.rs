@@ -112,10 +112,12 @@ impl Gate {
             }
             (Body::new(Limited::new(body, SMALL)), room)
         } else {
-            let (bytes, room) = read_body(service, &head, body, self.largest + PREFIX, token_id)
+            // The transport's bound, and that of all requests.
+            let most = self.largest.min(service.settings().limits.body);
+            let (bytes, room) = read_body(service, &head, body, most + PREFIX, token_id)
                 .await
-                .map_err(|error| too_long(error, self.largest))?;
-            check_message(&bytes, self.largest)?;
+                .map_err(|error| too_long(error, most))?;
+            check_message(&bytes, most)?;
             (Body::from(bytes), room)
         };
         let ticket = Ticket {

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use futures_util::stream::FuturesUnordered;
+use mailbox::ErrorKind;
 use mailbox_wire::oap::Requests;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio_util::sync::CancellationToken;
@@ -122,6 +123,12 @@ impl Parts {
     }
 }
 
+/// What one hears whose connection is closed because nothing was asked on it.
+fn idle() -> Failure {
+    let message = "nothing was asked on this connection for too long";
+    Failure { reason: Some("idle"), ..Failure::new(ErrorKind::Connection, message) }
+}
+
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     pub(super) fn new(
         stream: Timed<S>,
@@ -160,8 +167,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         loop {
             // Those who wait are sent away by the service itself; what has come is answered.
             self.is_at_end |= self.service.is_stopping();
-            let mut has_moved = self.take_frames(context);
-            has_moved |= self.collect(context);
+            // What came before goes first: it may have waited for a place that is free now.
+            let mut has_moved = self.collect(context);
+            has_moved |= self.take_frames(context);
             let was_high = self.output.len() >= self.high();
             match self.poll_write(context) {
                 Poll::Ready(Ok(())) => has_moved |= self.resume(),
@@ -188,6 +196,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             if !self.is_at_end && !self.is_closing && self.output.len() < self.high() {
                 match self.poll_read(context) {
                     Poll::Ready(Ok(())) => continue,
+                    // A request may be on its way: its client learns that nobody looks at it.
+                    Poll::Ready(Err(_)) if self.is_idle() => {
+                        self.output.failure(To::nobody(), &idle(), &self.session.corr_id(0));
+                        self.has_taken_leave = true;
+                        self.is_closing = true;
+                        continue;
+                    }
                     Poll::Ready(Err(_)) => return Poll::Ready(()),
                     Poll::Pending => {}
                 }
@@ -197,6 +212,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 return Poll::Pending;
             }
         }
+    }
+
+    /// Nothing is asked, and whatever was is answered.
+    fn is_idle(&self) -> bool {
+        let is_answered = self.at_work.is_empty() && self.parked.is_empty() && self.output.is_out();
+        is_answered && self.peer.cut.is_marked() && self.peer.doing() == Doing::Idle
     }
 
     /// Everything is answered, and nothing more will be asked.

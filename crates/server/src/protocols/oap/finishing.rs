@@ -119,20 +119,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 self.service.metrics.failed(op, kind);
                 self.output.failure(to, &failure, &caller.corr_id);
             }
-            Outcome::Next(_stream, Err(failure)) => {
+            Outcome::Next(stream, Err(failure)) => {
                 let kind = failure.error.kind();
                 caller.trace.end(kind.status().http, Some(kind));
                 self.service.metrics.failed(op, kind);
                 self.output.end(to, Some((&failure, &caller.corr_id)));
+                self.output.ended(stream);
             }
             Outcome::NotBegun => {
                 caller.trace.end(200, None);
                 self.output.begin(to);
                 self.output.end(to, None);
             }
-            Outcome::Left(_stream) => {
+            Outcome::Left(stream) => {
                 caller.trace.end(200, None);
                 self.output.end(to, None);
+                self.output.ended(stream);
             }
         }
         self.requests.done(to.corr_id());

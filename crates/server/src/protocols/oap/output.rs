@@ -10,7 +10,7 @@ use std::task::{Context, Poll, ready};
 use mailbox_wire::oap::{Begun, Flags, Header, HelloAnswer, MAX_PAYLOAD, spread};
 use tokio::io::AsyncWrite;
 
-use crate::calls::HandOver;
+use crate::calls::{HandOver, Stream};
 use crate::failure::Failure;
 
 /// A buffer that has become larger than this is not kept.
@@ -38,6 +38,16 @@ const SLACK: usize = 64 * 1024;
 /// So much may be in the hands of TLS when it says that it was written.
 const IN_TLS: u64 = 128 * 1024;
 
+/// What waits for bytes to leave, or not to.
+#[expect(dead_code, reason = "a stream is kept to be dropped")]
+enum Handed {
+    /// Deliveries that are in them.
+    Deliveries(HandOver),
+    /// The stream that they end. What it has in front of them was not delivered before it left, so
+    /// it is not for the stream to give that back.
+    Stream(Box<Stream>),
+}
+
 /// Bytes that are to be written.
 #[derive(Default)]
 pub(super) struct Output {
@@ -48,8 +58,8 @@ pub(super) struct Output {
     written: u64,
     /// Something was written, and may not have left.
     is_unflushed: bool,
-    /// Deliveries, by where the bytes end that they are in.
-    handed: VecDeque<(u64, HandOver)>,
+    /// What has to do with bytes, by where those end.
+    handed: VecDeque<(u64, Handed)>,
     /// Answers that were put in since somebody asked, and parts of them.
     answers: u64,
     parts: u64,
@@ -134,11 +144,22 @@ impl Output {
 
     /// What was put in last has these deliveries in it.
     pub(super) fn hand_over(&mut self, hand_over: HandOver) {
-        self.handed.push_back((self.written + self.len() as u64, hand_over));
+        self.hand(Handed::Deliveries(hand_over));
+    }
+
+    /// What was put in last is the end of this stream. What its client has not settled is given
+    /// back when that has left, or does not leave any more.
+    pub(super) fn ended(&mut self, stream: Box<Stream>) {
+        self.hand(Handed::Stream(stream));
+    }
+
+    fn hand(&mut self, handed: Handed) {
+        self.handed.push_back((self.written + self.len() as u64, handed));
     }
 
     /// Nothing more gets out: what has not is given back.
     pub(super) fn gone(&mut self) {
+        // From the front: deliveries before the stream that they are of.
         self.handed.clear();
     }
 
@@ -184,7 +205,11 @@ impl Output {
     fn arrived(&mut self, but: u64) {
         let left = self.written.saturating_sub(but);
         while self.handed.front().is_some_and(|(end, _)| *end <= left) {
-            self.handed.pop_front().into_iter().for_each(|(_, hand_over)| hand_over.done());
+            match self.handed.pop_front() {
+                Some((_, Handed::Deliveries(hand_over))) => hand_over.done(),
+                Some((_, Handed::Stream(stream))) => drop(stream),
+                None => {}
+            }
         }
     }
 

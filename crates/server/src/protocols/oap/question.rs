@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use mailbox::{Error, ErrorKind};
-use mailbox_wire::call::{Asked, Reply};
+use mailbox_wire::call::{Asked, Reply, Request};
 use mailbox_wire::json::{Envelope, Ok as Done, Received};
 use mailbox_wire::oap::ops::{self, BadOp};
 use mailbox_wire::oap::{APP_JSON, APP_PROTO, Hello};
@@ -30,10 +30,17 @@ impl Tongue {
         }
     }
 
-    /// Reads a question.
-    pub(super) fn read(self, payload: Bytes) -> Answer<Asked> {
+    /// Reads a question. A receive in JSON is for up to ten messages if it does not say for how
+    /// many, or for `most` if those are fewer.
+    pub(super) fn read(self, payload: Bytes, most: u32) -> Answer<Asked> {
         Ok(match self {
-            Self::Json => ops::read(&payload).map_err(bad_op)?,
+            Self::Json => {
+                let mut asked = ops::read(&payload).map_err(bad_op)?;
+                if let Asked::Call(Request::Receive(it)) = &mut asked {
+                    it.max_messages.get_or_insert(ops::USUAL.min(most));
+                }
+                asked
+            }
             Self::Protobuf => proto::read_request(payload).map_err(unreadable)?,
         })
     }

@@ -41,7 +41,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     self.has_heard = true;
                     self.take(frame, room, context);
                 }
-                Ok(Incoming::Large(header, capability)) => self.make_room(&header, capability),
+                Ok(Incoming::Large(header, capability)) => {
+                    self.make_room(&header, capability);
+                    // Whoever is known was answered, or is about to be heard.
+                    self.has_heard |= self.session.is_known();
+                }
                 Ok(Incoming::More) => {
                     if self.is_at_end {
                         self.nothing_more();
@@ -315,7 +319,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         let len = payload.len();
         self.service.check_size(len)?;
-        let question = tongue.read(payload)?;
+        let question = tongue.read(payload, self.service.settings().max_messages)?;
         self.small += own;
         Ok((One { to, tongue, op: UNKNOWN, room, own, len }, question))
     }

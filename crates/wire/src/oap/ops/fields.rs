@@ -17,8 +17,8 @@ use crate::object::{Listed, Object, objects};
 use crate::payload::{Payload, wiped};
 use crate::texts::texts;
 
-/// Messages of a receive that does not say how many.
-const USUAL: u32 = 10;
+/// Most messages of a receive that does not say how many, if it may have so many.
+pub const USUAL: u32 = 10;
 /// Most that `max` may say.
 const MOST: u32 = 100;
 
@@ -160,7 +160,7 @@ impl ReceiveFields {
         Ok(ReceiveRequest {
             topic: self.topic,
             visibility_ms: self.visibility_ms,
-            max_messages: Some(self.max.or(self.max_messages).unwrap_or(USUAL)),
+            max_messages: self.max.or(self.max_messages),
             max_bytes: self.max_bytes,
             wait_ms: self.wait_ms,
         })

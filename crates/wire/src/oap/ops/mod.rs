@@ -20,6 +20,7 @@ use self::fields::{
 use crate::call::{Asked, Request};
 use crate::unreadable::unreadable;
 
+pub use fields::USUAL;
 pub use write::{write, write_envelope};
 
 /// A document that asks for nothing that can be done.

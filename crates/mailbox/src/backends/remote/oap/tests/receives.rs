@@ -306,7 +306,7 @@ async fn a_receive_that_was_well_in_between_fails_anew() {
     let name = name("a");
     let options = waiting().with_wait(Duration::from_secs(7200));
     tokio::time::pause();
-    let (got, ()) = tokio::join!(backend.receive(&name, &options), async {
+    let service = async {
         let mut conn = peer.accept().await;
         for _ in 0..3 {
             let (id, asked) = conn.request().await.unwrap();
@@ -317,7 +317,12 @@ async fn a_receive_that_was_well_in_between_fails_anew() {
         }
         let (id, _) = conn.request().await.unwrap();
         conn.reply(id, received(vec![envelope("a", "1", b"x")])).await;
-    });
+        std::future::pending::<()>().await;
+    };
+    let got = tokio::select! {
+        got = backend.receive(&name, &options) => got,
+        () = service => unreachable!("it goes on"),
+    };
     assert_eq!(got.unwrap().len(), 1);
 }
 
