@@ -97,6 +97,25 @@ async fn parts_that_are_refused_leave_nothing_behind() {
     client.ask(Request::Send(send("others", "z"))).await.unwrap();
 }
 
+/// It was taken for one who had never said anything, and was cut off as such.
+#[tokio::test]
+async fn whoever_was_refused_for_its_first_frame_was_heard() {
+    let small = |config: &mut mailbox_server::Config| {
+        config.timeouts.read = Duration::from_millis(300);
+        config.limits.bodies = 256 * 1024;
+    };
+    let served = Rig::new().with(small).start().await;
+    let mut client = OapClient::open(served.oap).await;
+    let frame = client.request(Request::Send(send("jobs", vec![0; 600_000])));
+    let cap = Bytes::copy_from_slice(served.operator.as_bytes());
+    client.say(&Frame { flags: frame.flags | Flags::START, cap, ..frame }).await;
+    assert_eq!(client.frame().await.code, 429);
+    // One who says nothing comes later, and is cut off meanwhile.
+    let mut silent = OapClient::open(served.oap).await;
+    assert!(silent.next_frame().await.is_none());
+    client.ask(Request::Send(send("jobs", "x"))).await.unwrap();
+}
+
 #[tokio::test]
 async fn a_receive_that_waits_does_not_keep_the_memory_of_a_large_request_before_it() {
     const CONNECTIONS: usize = 64;

@@ -39,7 +39,6 @@ const SLACK: usize = 64 * 1024;
 const IN_TLS: u64 = 128 * 1024;
 
 /// What waits for bytes to leave, or not to.
-#[expect(dead_code, reason = "a stream is kept to be dropped")]
 enum Handed {
     /// Deliveries that are in them.
     Deliveries(HandOver),

@@ -41,11 +41,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     self.has_heard = true;
                     self.take(frame, room, context);
                 }
-                Ok(Incoming::Large(header, capability)) => {
-                    self.make_room(&header, capability);
-                    // Whoever is known was answered, or is about to be heard.
-                    self.has_heard |= self.session.is_known();
-                }
+                Ok(Incoming::Large(header, capability)) => self.make_room(&header, capability),
                 Ok(Incoming::More) => {
                     if self.is_at_end {
                         self.nothing_more();
@@ -92,12 +88,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// A large frame is coming: is there room for it?
     fn make_room(&mut self, header: &Header, capability: Vec<u8>) {
         let started = Bytes::from(capability);
+        let mut new = Session::new();
         let taken = (|| {
             if header.app == APP_HELLO && !header.flags.contains(Flags::START) {
                 let kind = ErrorKind::InvalidParameter;
                 return Err(Failure::new(kind, "a hello is not that large"));
             }
-            let mut new = Session::new();
             let session = match header.flags.contains(Flags::START) {
                 true => {
                     new.start(started.clone());
@@ -109,6 +105,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.service.check_size(header.len as usize)?;
             room_for(&self.service, known, header.len as usize)
         })();
+        // Whoever is known is about to be heard, or answered.
+        self.has_heard |= new.is_known() || self.session.is_known();
         match taken {
             Ok(room) => self.input.keep(room),
             Err(failure) => {
