@@ -22,6 +22,9 @@ const WHOLE: usize = 64 * 1024;
 /// as they may be.
 const TIMES: usize = 2;
 const LISTS: usize = 4 << 20;
+/// What may be taken at once: a text in which something is escaped, and a list, is put together in
+/// a buffer that doubles, so for a document as large as a frame that is up to two of them.
+const AT_ONCE: usize = 2 * MAX_FRAME;
 
 /// Begins something that stands there many times: how often (a number, and how often that is
 /// doubled), how long it is, and what it is. Neither of these signs can be in a document as it is.
@@ -32,7 +35,7 @@ const COUNT: u8 = 2;
 /// Checks all that. `allow` is told how much may be allocated at once, and in all.
 pub(crate) fn check(input: &[u8], allow: fn(usize, usize)) {
     let input = &*expanded(input);
-    allow(MAX_FRAME, TIMES * input.len() + LISTS);
+    allow(AT_ONCE, TIMES * input.len() + LISTS);
     let op = read(input);
     let hello = Hello::read(input);
     allow(usize::MAX, usize::MAX);
