@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mailbox::{Name, Retry, Timestamp};
+use mailbox::{Error, Name, Retry, Timestamp};
 use mailbox_wire::capability::{Op, Refused, Use};
 
 use super::Verified;
@@ -32,7 +32,8 @@ impl Caller {
         if let Some(mailbox) = mailbox {
             self.trace.about(op.as_str(), mailbox);
         }
-        Ok(self.verified.grant.check(&self.wanted(op, mailbox, bytes, now_ms))?)
+        let allowed = self.verified.grant.check(&self.wanted(op, mailbox, bytes, now_ms));
+        allowed.map_err(|refused| named(refused, op, mailbox))
     }
 
     /// Whether it may look at this mailbox, as one of many: the call is not about that one.
@@ -92,9 +93,10 @@ impl Caller {
         let grant = &self.verified.grant;
         let got_before = |at: i64| grant.expires_at().is_some_and(|expiry| at < expiry.unix_ms());
         if grant.is_expired(now_ms) && received_at.is_some_and(got_before) {
-            return Ok(grant.check_but_expiry(&wanted)?);
+            let allowed = grant.check_but_expiry(&wanted);
+            return allowed.map_err(|refused| named(refused, op, Some(mailbox)));
         }
-        Ok(grant.check(&wanted)?)
+        grant.check(&wanted).map_err(|refused| named(refused, op, Some(mailbox)))
     }
 
     fn wanted<'a>(&'a self, op: Op, mailbox: Option<&'a Name>, bytes: u64, now_ms: i64) -> Use<'a> {
@@ -158,4 +160,16 @@ fn held(held: Held) -> Failure {
             failure
         }
     }
+}
+
+/// Why not, with what it is that the capability does not allow.
+fn named(refused: Refused, op: Op, mailbox: Option<&Name>) -> Failure {
+    let failure = Failure::from(refused);
+    let what = match (refused, mailbox) {
+        (Refused::Op, _) => op.as_str(),
+        (Refused::Topic, Some(mailbox)) => mailbox.as_str(),
+        _ => return failure,
+    };
+    let message = format!("{}: {what}", failure.error.message());
+    Failure { error: Error::new(failure.error.kind(), message), ..failure }
 }

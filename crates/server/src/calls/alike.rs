@@ -49,18 +49,30 @@ impl Service {
             let sent = self.send_alike(caller, messages).await;
             joined(all, sent.into_iter().map(|sent| Ok(Reply::Sent(sent?))))
         } else {
-            let settled = self.settle_alike(caller, items).await;
+            let calls = items.len();
+            let settled = self.settle_each(caller, items, calls).await;
             let done = |it: Answer<()>| it.map(|()| Reply::Done(Done { ok: true }));
             joined(all, settled.into_iter().map(done))
         }
     }
 
-    async fn settle_alike(&self, caller: &Caller, items: Vec<SettleItem>) -> Vec<Answer<()>> {
+    /// Settles what makes sense, as so many calls have asked for; what does not is refused by
+    /// itself.
+    pub(super) async fn settle_each(
+        &self,
+        caller: &Caller,
+        items: Vec<SettleItem>,
+        calls: usize,
+    ) -> Vec<Answer<()>> {
         let mut good = Vec::with_capacity(items.len());
         let read = items.into_iter().map(|it| wish::item(it).map(|item| good.push(item)));
-        let made_sense = read.collect();
+        let made_sense: Vec<Answer<()>> = read.collect();
         let count = good.len();
-        let settled = self.settle(caller, good, count).await;
+        caller.missed(made_sense.len() - count);
+        if count == 0 {
+            return made_sense;
+        }
+        let settled = self.settle(caller, good, calls).await;
         let settled = settled.unwrap_or_else(|failure| vec![Err(failure); count]);
         joined(made_sense, settled.into_iter())
     }

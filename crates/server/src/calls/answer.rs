@@ -7,22 +7,23 @@ use std::time::Duration;
 use mailbox::{DeadReason, Error, ErrorKind, MessageId, Name, Peek, Selection};
 use mailbox_wire::call::{DeadListRequest, MessageRequest, Reply, Request, TopicsRequest};
 use mailbox_wire::json::{
-    DeadRequest, Deleted, Ok as Done, Purged, ReceiveRequest, Received, Records, Removed,
+    DeadRequest, Deleted, Ok as Done, Problem, Purged, ReceiveRequest, Received, Records, Removed,
     Reprocessed, Revoked, RotateRequest, Rotated, SettleBatchRequest, SettleItem, SettleResult,
     SettledBatch, Topic, TopicEntry, Topics,
 };
 
 use super::{Facts, HandOver, Stream, convert, wish};
-use crate::admission::{Place, Purpose, Room, full};
+use crate::admission::{Budget, Place, Purpose, Room, full};
 use crate::auth::Caller;
 use crate::failure::{Answer, Failure};
 use crate::service::Service;
 
 /// Messages in flight on a stream whose client does not say how many it can take.
 const IN_FLIGHT: u32 = 16;
-/// What is said of one of many takes, if it is a reason why not; and if it is not.
+/// What is said of one of many takes, if it is a reason why not; and if it is not, or next to
+/// nothing is said.
 const RESULT: u64 = 1024;
-const GOOD_RESULT: u64 = 64;
+const BRIEF_RESULT: u64 = 256;
 /// What a mailbox takes in a list, with its statistics, about.
 const LISTED: u64 = 512;
 
@@ -192,14 +193,16 @@ impl Service {
         batch: SettleBatchRequest,
     ) -> Answer<Answered> {
         self.store.abilities().check_batch("items", batch.items.len())?;
-        let mut room = self.room_for_settled(caller, batch.items.len())?;
-        let items = batch.items.into_iter().map(wish::item).collect::<Answer<Vec<_>>>()?;
-        let settled = self.settle(caller, items, 1).await?;
+        let (mut room, budget) = self.room_for_settled(caller, batch.items.len())?;
+        let settled = self.settle_each(caller, batch.items, 1).await;
+        let is_brief = !room.grow(budget, &caller.verified.token_id, results_take(&settled));
         let result = |settled: Answer<()>| match settled {
             Ok(()) => SettleResult::Settled { ok: true },
-            Err(failure) => SettleResult::Refused { error: self.problem_of(caller, &failure) },
+            Err(failure) => {
+                let error = self.problem_of(caller, &failure);
+                SettleResult::Refused { error: if is_brief { brief(*error) } else { error } }
+            }
         };
-        room.shrink(results_take(&settled));
         let results = settled.into_iter().map(result).collect();
         let reply = Reply::SettledBatch(SettledBatch { results });
         Ok(Answered::Messages(reply, HandOver::of_nothing(self, room)))
@@ -215,19 +218,17 @@ impl Service {
         Ok(room)
     }
 
-    /// The same for settlements, which are never held because of other answers: where there is no
-    /// room left for those, they have some of their own. Only one who does not take what is said of
-    /// settlements finds none.
-    fn room_for_settled(&self, caller: &Caller, count: usize) -> Answer<Room> {
-        self.room_for_results(caller, count).or_else(|refused| {
-            let (mut room, bytes) = (Room::default(), count as u64 * RESULT);
-            let budget = &self.admission.settled;
+    /// The same for settlements, which are not held because of other answers: they need room for a
+    /// word on each, and where there is none left have some of their own.
+    fn room_for_settled(&self, caller: &Caller, count: usize) -> Answer<(Room, &Budget)> {
+        let bytes = count as u64 * BRIEF_RESULT;
+        for budget in [&self.admission.outgoing, &self.admission.settled] {
+            let mut room = Room::default();
             if room.grow(budget, &caller.verified.token_id, bytes) {
-                Ok(room)
-            } else {
-                Err(refused)
+                return Ok((room, budget));
             }
-        })
+        }
+        Err(full("too many answers are going out").into())
     }
 
     async fn topics(
@@ -331,6 +332,41 @@ impl Service {
 
 /// What these results take.
 pub(super) fn results_take<T>(results: &[Answer<T>]) -> u64 {
-    let take = |result: &Answer<T>| if result.is_ok() { GOOD_RESULT } else { RESULT };
+    let take = |result: &Answer<T>| if result.is_ok() { BRIEF_RESULT } else { RESULT };
     results.iter().map(take).sum()
+}
+
+/// The same in a word, for one who does not take what is said at length: what a program goes by.
+fn brief(problem: Problem) -> Box<Problem> {
+    let Problem { code, kind, reason, retry_after_ms, .. } = problem;
+    let message = "no room to say more".to_owned();
+    Box::new(Problem { code, kind, message, reason, retry_after_ms, ..Problem::default() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Without `retry_after_ms` a client never tries again, without a reason it does not know that
+    /// nothing was done.
+    #[test]
+    fn what_is_said_in_a_word_is_short_and_has_what_programs_go_by() {
+        let long = Problem {
+            code: "E_FRAME_TOO_LARGE".to_owned(),
+            kind: "receipt_handle_expired".to_owned(),
+            message: "at length ".repeat(50),
+            corr_id: "0".repeat(64),
+            reason: Some("bad_signature".to_owned()),
+            retry_after_ms: Some(3_600_000),
+            field: Some("receipt_handle".to_owned()),
+            topic: Some("t".repeat(80)),
+            msg_id: None,
+        };
+        let said = brief(long.clone());
+        assert_eq!((&said.code, &said.kind), (&long.code, &long.kind));
+        assert_eq!(said.reason, long.reason);
+        assert_eq!(said.retry_after_ms, long.retry_after_ms);
+        let written = serde_json::to_vec(&SettleResult::Refused { error: said }).unwrap();
+        assert!(written.len() as u64 <= BRIEF_RESULT, "{} bytes", written.len());
+    }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use mailbox::{DeadReason, Error, ErrorKind, MessageId, Name, Result, Settlement, Verdict};
-use mailbox_wire::capability::Op;
+use mailbox_wire::capability::{Op, Refused};
 
 use super::Handle;
 use crate::auth::Caller;
@@ -114,11 +114,11 @@ impl Service {
     }
 
     fn find(&self, caller: &Caller, item: Item) -> Answer<Found> {
-        let (id, text) = match item.delivery {
-            Delivery::Handle(id, text) => (id, text),
+        let (id, text, is_named) = match item.delivery {
+            Delivery::Handle(id, text) => (id, text, true),
             Delivery::Last(id) => {
                 let (_, handle) = self.handouts.last_of(&id).ok_or_else(not_handed_out)?;
-                (None, handle.to_string())
+                (None, handle.to_string(), false)
             }
         };
         let known = self.handouts.with(&text, |it| {
@@ -127,7 +127,12 @@ impl Service {
         });
         let known = known.transpose()?;
         let handle = Handle::parse(&text).ok_or_else(expired)?;
-        self.check_settle(caller, &item.wish, &handle.mailbox, known.as_ref())?;
+        let allowed = self.check_settle(caller, &item.wish, &handle.mailbox, known.as_ref());
+        allowed.map_err(|failure| {
+            // Who did not name the mailbox does not learn that there is such a message in one.
+            let is_secret = !is_named && failure.reason == Some(Refused::Topic.as_str());
+            if is_secret { not_handed_out() } else { failure }
+        })?;
         let attempt = known.map_or(1, |known| known.delivery_count);
         let Handle { mailbox, receipt_handle } = handle;
         let verdict = self.verdict(item.wish, attempt)?;

@@ -41,6 +41,7 @@ pub(crate) struct Stream {
     is_ended: bool,
     /// Nor has it if it is cut off from here.
     cut: Cut,
+    /// Its place among receives that wait, as long as it is kept: that bounds how many are.
     _waiting: WaitingPlace,
 }
 
@@ -76,6 +77,12 @@ impl Stream {
     pub(crate) fn until(mut self, cut: Cut) -> Self {
         self.cut = cut;
         self
+    }
+
+    /// It is over, though it may be dropped later: nothing comes any more, and what becomes of its
+    /// connection from here on makes no difference.
+    pub(crate) fn leave(&mut self) {
+        self.cut = Cut::default();
     }
 
     /// What comes next, for one who writes it at once: as many as the client can take.

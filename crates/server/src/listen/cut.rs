@@ -22,7 +22,7 @@ impl Cut {
     }
 
     /// It was.
-    pub(super) fn mark(&self) {
+    pub(crate) fn mark(&self) {
         self.own.store(true, Ordering::Release);
     }
 

@@ -377,7 +377,8 @@ async fn answers_of_settlements_that_nobody_reads_are_bounded_too() {
     let item = SettleItem { msg_id: Some("1".to_owned()), ..SettleItem::new(SettleOp::Ack) };
     let question = SettleBatchRequest { items: vec![item; 256] };
     let mut slow = Vec::new();
-    for _ in 0..16 {
+    let (mut at_length, mut in_a_word) = (0, 0);
+    for _ in 0..40 {
         let mut deaf = OapClient::open(served.tight).await;
         deaf.start(&served.operator).await;
         for _ in 0..16 {
@@ -385,7 +386,17 @@ async fn answers_of_settlements_that_nobody_reads_are_bounded_too() {
             deaf.say(&batch).await;
         }
         slow.push(deaf);
+        let reply = client.post("/v1/settle/batch", &question).await;
+        if reply.status == 200 {
+            let settled: SettledBatch = reply.good();
+            let SettleResult::Refused { error } = &settled.results[255] else { panic!() };
+            assert_eq!(error.kind, "receipt_handle_expired");
+            let is_brief = error.message == "no room to say more";
+            *(if is_brief { &mut in_a_word } else { &mut at_length }) += 1;
+        }
     }
+    // What is said at length needs more room than what is refused without any.
+    assert!(in_a_word > 0, "{at_length} at length");
     until("there is no room", async || {
         let reply = client.post("/v1/settle/batch", &question).await;
         reply.status == 429 && reply.bad(429, "E_SATURATED").message.contains("answers")

@@ -1,7 +1,7 @@
 //! OAP/1: what is large, and what comes in parts, when it is refused or waits.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use mailbox::backends::memory::MemoryBackend;
@@ -12,8 +12,9 @@ use mailbox_wire::json::{
 };
 use mailbox_wire::oap::{APP_PROTO, Flags, Frame, Header, MAX_FRAME, MAX_INFLIGHT};
 use mailbox_wire::proto::{Streamed, read_streamed};
+use tokio::io::AsyncWriteExt;
 
-use crate::rig::{OapClient, Rig, proto_reply, receive, send, until};
+use crate::rig::{OapClient, PATIENCE, Rig, proto_reply, receive, send, until};
 
 fn received(reply: Reply) -> Vec<Envelope> {
     match reply {
@@ -181,4 +182,26 @@ async fn streamed(client: &mut OapClient) -> Envelope {
             return *envelope;
         }
     }
+}
+
+/// Whoever always has something ready was never found to wait, and so never found to be slow.
+#[tokio::test]
+async fn a_request_that_comes_in_empty_parts_for_ever_is_cut_off() {
+    let timeout = Duration::from_millis(300);
+    let served = Rig::new().with(|config| config.timeouts.read = timeout).start().await;
+    let mut client = served.oap_client().await;
+    let header = Header::new(Flags::EVENT, APP_PROTO, 9000);
+    let mut bytes = BytesMut::new();
+    for _ in 0..16_384 {
+        Frame::new(header, Bytes::new()).encode(&mut bytes).unwrap();
+    }
+    let start = Instant::now();
+    let is_cut = async {
+        // So many that something is always there, and each as quick as it is taken.
+        while client.stream.write_all(&bytes).await.is_ok() {
+            assert!(start.elapsed() < PATIENCE, "it goes on");
+        }
+    };
+    is_cut.await;
+    assert!(start.elapsed() >= timeout, "{:?}", start.elapsed());
 }

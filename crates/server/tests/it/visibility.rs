@@ -252,3 +252,67 @@ async fn what_others_have_received_takes_the_right_to_give_back() {
     assert!(own.text().contains("\"ok\":true"), "{}", own.text());
     assert_eq!(client.receive_one("jobs", 30_000).await.attempt, 1);
 }
+
+/// It said which mailbox the message is in, to somebody who only knew its id.
+#[tokio::test]
+async fn whoever_may_not_settle_a_message_by_its_id_does_not_learn_where_it_is() {
+    let served = Rig::new().start().await;
+    let mut client = served.client().await;
+    client.send("secret", "one").await;
+    let held = client.receive_one("secret", 30_000).await;
+    let narrow = served.mint(&["op = recv,ack,nack", "topic = mine"]);
+    let mut stranger = served.client_with(&narrow).await;
+    for (call, body) in [
+        ("ack", "{}"),
+        ("nack", "{}"),
+        ("extend", r#"{"visibility_ms":1000}"#),
+        ("extend", r#"{"visibility_ms":0}"#),
+    ] {
+        let mut texts = Vec::new();
+        for id in [held.msg_id.as_str(), "01ARZ3NDEKTSV4RRFFQ69G5FAV"] {
+            let path = format!("/v1/{call}/{id}");
+            let reply = stranger.raw("POST", &path, &[], body.as_bytes()).await;
+            texts.push((reply.status, reply.bad(404, "E_RECEIPT").message));
+        }
+        assert_eq!(texts[0], texts[1], "{call}: no more than of a message that is not there");
+    }
+    // Who has the handle knows the mailbox; what it lacks is named.
+    let body = serde_json::json!({ "receipt_handle": held.receipt_handle }).to_string();
+    let path = format!("/v1/ack/{}", held.msg_id);
+    let refused = stranger.raw("POST", &path, &[], body.as_bytes()).await;
+    let message = refused.bad(403, "E_CAP_SCOPE").message;
+    assert!(message.ends_with(": secret"), "{message}");
+    let mut other = served.client_with(&served.mint(&["op = recv,ack"])).await;
+    let path = format!("/v1/nack/{}", held.msg_id);
+    let refused = other.raw("POST", &path, &[], body.as_bytes()).await;
+    let message = refused.bad(403, "E_CAP_SCOPE").message;
+    assert!(message.ends_with(": nack"), "{message}");
+    assert_eq!(client.stats("secret").await.invisible, 1);
+}
+
+/// One that made no sense refused all others.
+#[tokio::test]
+async fn a_settlement_that_makes_no_sense_is_nothing_to_the_others() {
+    let served = Rig::new().start().await;
+    let mut client = served.client().await;
+    client.send("jobs", "one").await;
+    let held = client.receive_one("jobs", 30_000).await;
+    let handle = held.receipt_handle;
+    let question = serde_json::json!({ "items": [
+        { "op": "extend", "receipt_handle": "x" },
+        { "op": "ack", "receipt_handle": handle },
+        { "op": "ack" },
+    ]});
+    let body = question.to_string();
+    let reply = client.raw("POST", "/v1/settle/batch", &[], body.as_bytes()).await;
+    let answer: serde_json::Value = reply.good();
+    let results = &answer["results"];
+    assert_eq!(results[0]["error"]["field"], "visibility_ms", "{answer}");
+    assert_eq!(results[1]["ok"], true, "{answer}");
+    assert_eq!(results[2]["error"]["field"], "receipt_handle", "{answer}");
+    assert_eq!(client.stats("jobs").await.invisible, 0);
+    let nonsense = br#"{"items":[{"op":"ack"}]}"#;
+    let answer: serde_json::Value =
+        client.raw("POST", "/v1/settle/batch", &[], nonsense).await.good();
+    assert_eq!(answer["results"][0]["error"]["code"], "E_SCHEMA", "{answer}");
+}

@@ -193,6 +193,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 has_made_way = true;
                 continue;
             }
+            // Nor is anything else going to wake this for what was taken in between.
+            has_moved |= was_high && self.output.len() < self.high();
             if !self.is_at_end && !self.is_closing && self.output.len() < self.high() {
                 match self.poll_read(context) {
                     Poll::Ready(Ok(())) => continue,
@@ -259,11 +261,24 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 };
                 if is_quick {
                     self.peer.touch();
+                } else if self.parts.is_some() && self.has_trickled(patience) {
+                    self.peer.cut.mark();
+                    return Poll::Ready(Err(()));
                 }
                 Poll::Ready(Ok(()))
             }
             Err(_) => Poll::Ready(Err(())),
         }
+    }
+
+    /// Whether it has said too little for too long. Who always has something ready is never found
+    /// to wait, where it is looked who is silent.
+    fn has_trickled(&self, patience: Duration) -> bool {
+        if self.peer.doing() != Doing::Head {
+            self.peer.set(Doing::Head);
+            return false;
+        }
+        self.peer.so_far() > patience
     }
 
     fn poll_write(&mut self, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
