@@ -60,19 +60,21 @@ impl Calls {
 
     /// Asks, again if that does no harm and may help.
     pub(super) async fn ask<A: Answer>(&self, request: &Request, again: Again) -> Result<A> {
-        self.try_ask(request, again).await.map_err(|failed| failed.error)
+        self.try_ask(request, again).await.map(|(answer, _)| answer).map_err(|failed| failed.error)
     }
 
-    /// The same, for one who has to know what is known if there is no answer.
+    /// The same, for one who has to know what is known if there is no answer; and if there is one,
+    /// whether an attempt before may have been carried out, whatever the answer says.
     pub(super) async fn try_ask<A: Answer>(
         &self,
         request: &Request,
         again: Again,
-    ) -> Result<A, Failed> {
+    ) -> Result<(A, bool), Failed> {
         let attempt = || self.within(Duration::ZERO, self.door.ask(request));
-        let reply = self.persist(again, None, attempt).await.and_then(|reply| {
+        let reply = self.persist(again, None, attempt).await.and_then(|(reply, is_open_before)| {
             let message = "the service answers something that was not asked";
-            A::of(reply).ok_or_else(|| Failed::unusable(Error::new(ErrorKind::Internal, message)))
+            let answer = A::of(reply).map(|answer| (answer, is_open_before));
+            answer.ok_or_else(|| Failed::unusable(Error::new(ErrorKind::Internal, message)))
         });
         reply.map_err(|failed| if changes(request) { failed.doubted() } else { failed })
     }
@@ -93,7 +95,8 @@ impl Calls {
             let request = ReceiveRequest { wait_ms, ..request.clone() };
             self.within(rest, self.door.receive(&request, stop)).await
         };
-        self.persist(Again::No, Some(stop), attempt).await.map_err(|failed| failed.error)
+        let received = self.persist(Again::No, Some(stop), attempt).await;
+        received.map(|(received, _)| received).map_err(|failed| failed.error)
     }
 
     /// Opens a stream.
@@ -139,13 +142,14 @@ impl Calls {
         self.timeout.saturating_mul(2).saturating_add(self.patience).min(FAR)
     }
 
-    /// Makes attempts until one succeeds, or another would do harm or not help.
+    /// Makes attempts until one succeeds, or another would do harm or not help. With an answer:
+    /// whether an attempt before may have been carried out.
     async fn persist<T, F>(
         &self,
         again: Again,
         stop: Option<&CancellationToken>,
         attempt: impl Fn() -> F + Send,
-    ) -> Result<T, Failed>
+    ) -> Result<(T, bool), Failed>
     where
         F: Future<Output = Result<T, Failed>> + Send,
     {
@@ -155,12 +159,12 @@ impl Calls {
         loop {
             let (edition, begun) = (self.edition(), Instant::now());
             let failed = match attempt().await {
-                Ok(answer) => return Ok(answer),
+                Ok(answer) => return Ok((answer, is_open_before)),
                 Err(failed) => Failed { is_open_before, ..failed },
             };
             is_open_before |= failed.is_open();
-            if stop.is_some() && begun.elapsed() > PAUSE.1 {
-                // It was well in between: it fails anew.
+            if stop.is_some() && failed.is_said && begun.elapsed() > PAUSE.1 {
+                // It has waited there for a while, so it was well in between: it fails anew.
                 (give_up, pause) = (None, PAUSE.0);
             }
             if self.renew(&failed, edition, &mut is_renewed).await {

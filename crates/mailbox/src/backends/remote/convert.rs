@@ -19,6 +19,7 @@ use crate::id::{MessageId, ReceiptHandle};
 use crate::name::Name;
 
 use super::calls::PAYLOAD;
+use super::capability::SOURCES;
 use super::door::Failed;
 use super::settle::is_of;
 
@@ -88,12 +89,18 @@ pub(super) fn error(problem: json::Problem) -> Error {
         Some(kind) => kind,
         None => ErrorKind::Internal,
     };
-    let mut error =
-        Error::new(kind, bounded(problem.message)).with_retry(match problem.retry_after_ms {
-            None => Retry::Never,
-            Some(0) => Retry::Now,
-            Some(millis) => Retry::After(Duration::from_millis(millis)),
-        });
+    let message = match problem.reason.as_deref() {
+        // The service says how to write one in its protocol: that is not for users of this library.
+        Some("missing") if kind == ErrorKind::Unauthorized => {
+            format!("no capability: one is taken from {SOURCES}")
+        }
+        _ => bounded(problem.message),
+    };
+    let mut error = Error::new(kind, message).with_retry(match problem.retry_after_ms {
+        None => Retry::Never,
+        Some(0) => Retry::Now,
+        Some(millis) => Retry::After(Duration::from_millis(millis)),
+    });
     if let Some(mailbox) = problem.topic.and_then(|topic| Name::parse(&topic).ok()) {
         error = error.with_mailbox(&mailbox);
     }
@@ -395,6 +402,25 @@ mod tests {
         for (nanos, expected) in [(0, 0), (1, 1), (1_000_000, 1), (1_000_001, 2)] {
             assert_eq!(millis(Duration::from_nanos(nanos)), expected);
         }
+    }
+
+    /// The service said that one has to be in a header, or in a frame.
+    #[test]
+    fn who_has_no_capability_learns_how_to_give_one() {
+        let problem = |reason: &str| json::Problem {
+            kind: "unauthorized".to_owned(),
+            message: "send one as `Authorization: Bearer ...`".to_owned(),
+            reason: Some(reason.to_owned()),
+            ..json::Problem::default()
+        };
+        let missing = error(problem("missing"));
+        assert_eq!(missing.kind(), ErrorKind::Unauthorized);
+        for way in ["MAILBOX_CAP", "cap_file", "RemoteConfig::with_capability"] {
+            assert!(missing.message().contains(way), "{missing}");
+        }
+        assert!(!missing.message().contains("Bearer"), "{missing}");
+        let expired = error(problem("expired"));
+        assert_eq!(expired.message(), "send one as `Authorization: Bearer ...`");
     }
 
     #[test]

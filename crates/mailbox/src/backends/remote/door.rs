@@ -70,6 +70,8 @@ pub(super) struct Failed {
     pub(super) outcome: Outcome,
     /// An attempt before this one, at the same call, may have been carried out.
     pub(super) is_open_before: bool,
+    /// The service itself has said so, so it was reached.
+    pub(super) is_said: bool,
 }
 
 /// What is known of an attempt that gave no answer.
@@ -89,7 +91,7 @@ pub(super) enum Outcome {
 
 impl Failed {
     const fn new(error: Error, outcome: Outcome) -> Self {
-        Self { error, outcome, is_open_before: false }
+        Self { error, outcome, is_open_before: false, is_said: false }
     }
 
     /// It was certainly not carried out.
@@ -118,7 +120,7 @@ impl Failed {
             ErrorKind::Unauthorized => Outcome::Unauthorized,
             _ => Outcome::Refused,
         };
-        Self::new(error, outcome)
+        Self { is_said: true, ..Self::new(error, outcome) }
     }
 
     /// Nobody waited any more when it was to be made.

@@ -29,6 +29,7 @@
 mod answer;
 mod calls;
 mod capabilities;
+mod capability;
 mod capability_file;
 #[cfg(test)]
 #[cfg(any(feature = "grpc", feature = "oap"))]

@@ -151,10 +151,7 @@ impl Inner {
             leaving: Arc::clone(&leaving),
         };
         let local = self.local();
-        // Over when both know it: what was given and is not taken, because the end came between,
-        // goes back when whoever asked hears of that end.
         let receiving = Arc::new(local.receiving());
-        let _heard = Arc::clone(&receiving);
         let mut guard = Guard { local, stop, leaving: Arc::clone(&leaving), is_done: false };
         tokio::spawn(async move {
             let received = task.run().await;
@@ -162,7 +159,10 @@ impl Inner {
             if task.inner.closed.is_cancelled() {
                 drop(received);
             } else {
-                let _ = given.send(received);
+                // It is over when its messages are taken, or given back.
+                let is_full = received.as_ref().is_ok_and(|it| !it.deliveries.is_empty());
+                let kept = is_full.then(|| Arc::clone(&receiving));
+                let _ = given.send((received, kept));
             }
             // What was given and not taken is given back before this says that it is over.
             drop(leaving.lock().take());
@@ -173,7 +173,8 @@ impl Inner {
             () = self.closed.cancelled() => Err(Error::closed(mailbox)),
             got = got => {
                 guard.is_done = true;
-                got.map_err(|_| cut_short(mailbox))?.map(Parcel::take)
+                let (received, _kept) = got.map_err(|_| cut_short(mailbox))?;
+                received.map(Parcel::take)
             }
         }
     }

@@ -8,7 +8,7 @@ use super::Inner;
 use super::calls::{Again, Calls};
 use super::convert;
 use super::door::Failed;
-use super::gather::{Gathering, Together, miscounted};
+use super::gather::{Gathering, Together, doubted, is_of_all, miscounted, not_tried};
 use super::local::Local;
 use crate::backend::{Outgoing, Sent};
 use crate::error::Result;
@@ -47,7 +47,14 @@ impl Inner {
                 Ok(sent) => results.extend(sent),
                 Err(error) if results.is_empty() && rest.peek().is_none() => return Err(error),
                 // Of some it is known what became of them: so it must be said of each.
-                Err(error) => results.extend((0..count).map(|_| Err(error.clone()))),
+                Err(error) => {
+                    results.extend((0..count).map(|_| Err(error.clone())));
+                    if is_of_all(&error) {
+                        // They would end so too, each part after a wait of its own; or overtake
+                        // those that have to be sent again.
+                        results.extend(rest.by_ref().map(|_| Err(not_tried(&error))));
+                    }
+                }
             }
             if count == 0 {
                 break;
@@ -97,10 +104,10 @@ impl Together for BatchMessage {
         again: Again,
         count: usize,
     ) -> Result<Vec<Result<Sent>>, Failed> {
-        let sent: SentBatch = calls.try_ask(request, again).await?;
+        let (sent, is_in_doubt): (SentBatch, _) = calls.try_ask(request, again).await?;
         if sent.results.len() != count {
             return Err(miscounted());
         }
-        Ok(sent.results.into_iter().map(convert::sent).collect())
+        Ok(doubted(sent.results.into_iter().map(convert::sent), is_in_doubt))
     }
 }

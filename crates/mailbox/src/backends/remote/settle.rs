@@ -7,7 +7,7 @@ use super::Inner;
 use super::calls::{Again, Calls};
 use super::convert;
 use super::door::Failed;
-use super::gather::{Gathering, Together, miscounted};
+use super::gather::{Gathering, Together, doubted, miscounted};
 use super::local::Local;
 use crate::backend::Settlement;
 use crate::error::{Error, ErrorKind, Result};
@@ -119,9 +119,9 @@ async fn ask_once(
     again: Again,
     count: usize,
 ) -> Result<Vec<Result<()>>, Failed> {
-    let answer: SettledBatch = calls.try_ask(request, again).await?;
+    let (answer, is_in_doubt): (SettledBatch, _) = calls.try_ask(request, again).await?;
     if answer.results.len() != count {
         return Err(miscounted());
     }
-    Ok(answer.results.into_iter().map(convert::settled).collect())
+    Ok(doubted(answer.results.into_iter().map(convert::settled), is_in_doubt))
 }

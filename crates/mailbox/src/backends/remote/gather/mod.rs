@@ -184,7 +184,8 @@ fn may_be_of_one(failed: &Failed) -> bool {
         && (is_saturated(&failed.error) || kinds.contains(&failed.error.kind()))
 }
 
-fn is_of_all(error: &Error) -> bool {
+/// Whether the next request would end so too, whatever is in it.
+pub(super) fn is_of_all(error: &Error) -> bool {
     is_saturated(error) || matches!(error.kind(), ErrorKind::Connection | ErrorKind::Unauthorized)
 }
 
@@ -295,6 +296,16 @@ impl<T: Together> Drop for Turn<T> {
     }
 }
 
+/// What became of each. If an attempt before may have been carried out, that this one was refused
+/// says nothing about that.
+pub(super) fn doubted<A>(
+    results: impl Iterator<Item = Result<A>>,
+    is_in_doubt: bool,
+) -> Vec<Result<A>> {
+    let doubted = |error: Error| if is_in_doubt { error.with_doubt() } else { error };
+    results.map(|result| result.map_err(doubted)).collect()
+}
+
 /// The service gave fewer results than there were things to do, or more.
 pub(super) fn miscounted() -> Failed {
     let message = "the service does not answer as much as was asked";
@@ -317,10 +328,13 @@ fn never_out() -> Error {
 }
 
 /// What is said to one who was not asked for, because the one before ended like this.
-fn not_tried(error: &Error) -> Error {
+pub(super) fn not_tried(error: &Error) -> Error {
     match error.kind() {
-        // What became of the one before is another matter.
+        // What became of the one before is another matter, and so is whether that is in doubt.
         ErrorKind::Connection => never_out().with_source(error.clone()),
+        _ if error.is_in_doubt() => {
+            Error::new(error.kind(), error.message()).with_retry(error.retry())
+        }
         _ => error.clone(),
     }
 }

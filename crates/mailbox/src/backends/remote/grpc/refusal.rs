@@ -66,7 +66,12 @@ pub(super) fn error(status: &Status, said: &Said) -> Error {
             because(ErrorKind::Connection, message, status)
         }
         code => {
-            let kind = ErrorKind::of_grpc(u8::try_from(i32::from(code)).unwrap_or(u8::MAX));
+            let kind = match code {
+                // Nothing about a message or a mailbox, of which whoever says so has none: the
+                // address is wrong.
+                Code::NotFound | Code::AlreadyExists => ErrorKind::InvalidParameter,
+                code => ErrorKind::of_grpc(u8::try_from(i32::from(code)).unwrap_or(u8::MAX)),
+            };
             let message = format!("something that is no mailbox service answers {code:?}");
             because(kind, &message, status)
         }

@@ -20,10 +20,11 @@ use mailbox_wire::call::{Reply, Request};
 use mailbox_wire::json::{Problem, ReceiveRequest, Received};
 use parking_lot::Mutex;
 use tokio::runtime::{Handle, Id};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::calls::ANSWER;
+use super::capability;
 use super::config::RemoteConfig;
 use super::connect::foreign;
 use super::door::{Coming, Door, Failed};
@@ -36,6 +37,10 @@ use stream::Lines;
 
 /// How long a connection is kept that nobody uses: less than a service keeps it.
 const KEEP: Duration = Duration::from_secs(30);
+
+/// How long after an answer a connection may take to be ready for the next request: it has nothing
+/// left to do but to notice that.
+const READY_WITHIN: Duration = Duration::from_millis(100);
 
 /// A service, and connections to it.
 pub(super) struct HttpDoor {
@@ -131,10 +136,10 @@ impl HttpDoor {
         begun: &mut (dyn FnMut(Leaver) -> bool + Send),
     ) -> Result<Reply, Failed> {
         let call = Call::of(request).map_err(Failed::void)?;
-        let (mut link, response) = self.send(call, begun).await?;
+        let (link, response) = self.send(call, begun).await?;
         let (head, body) = response.into_parts();
         let body = whole(body).await?;
-        self.keep(&mut link, &head).await.then(|| self.put_back(link));
+        self.keep(link, &head).await;
         if head.status != StatusCode::OK {
             return Err(refusal(head.status, &body));
         }
@@ -182,11 +187,20 @@ impl HttpDoor {
         Failed::void(foreign("HTTP").with_source(error))
     }
 
-    /// Whether a connection can be used again.
-    async fn keep(&self, link: &mut Link, head: &http::response::Parts) -> bool {
+    /// Keeps a connection whose answer has come, if it can be used again. Where it is not ready
+    /// soon, whoever is there has answered without reading all of the request, and need never read
+    /// the rest: nobody waits for that with the answer in hand.
+    async fn keep(&self, mut link: Link, head: &http::response::Parts) {
         let closes = head.headers.get(http::header::CONNECTION);
-        !closes.is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"close"))
-            && link.ready().await
+        if closes.is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"close")) {
+            return;
+        }
+        match timeout(READY_WITHIN, link.ready()).await {
+            Ok(true) => self.put_back(link),
+            Ok(false) => {}
+            // It would go on with writing what nobody reads.
+            Err(_) => link.leaver().leave(),
+        }
     }
 
     /// A connection that was used before, and can be again.
@@ -228,10 +242,10 @@ pub(super) fn authorization(config: &RemoteConfig) -> Result<Option<HeaderValue>
 
 /// The same, where there is one.
 pub(super) fn bearer(capability: &str) -> Result<HeaderValue> {
-    let value = HeaderValue::from_str(&format!("Bearer {}", capability.trim()));
-    let mut value = value.map_err(|_| {
-        let message = "the capability has signs in it that none can have";
-        Error::new(ErrorKind::InvalidParameter, message).with_field("capability")
+    let value = format!("Bearer {}", capability::checked(capability)?);
+    let mut value = HeaderValue::try_from(value).map_err(|error| {
+        let message = "the capability cannot be written in a header";
+        Error::new(ErrorKind::Internal, message).with_source(error)
     })?;
     value.set_sensitive(true);
     Ok(value)
@@ -260,9 +274,13 @@ fn refusal(status: StatusCode, body: &[u8]) -> Failed {
         Err(_) => {
             let message = format!("something that is no mailbox service answers {status}");
             // Only of those who say that the request is wrong is it known that it went no further.
-            let kind = match status.is_client_error() {
-                true => ErrorKind::of_http(status.as_u16()),
-                false => ErrorKind::Connection,
+            let kind = match status.as_u16() {
+                // What can be said of a request whatever it is for.
+                status @ (401 | 403 | 408 | 413 | 414 | 429 | 431) => ErrorKind::of_http(status),
+                // Nothing about a message or a mailbox, of which whoever says so has none: the
+                // address is wrong.
+                _ if status.is_client_error() => ErrorKind::InvalidParameter,
+                _ => ErrorKind::Connection,
             };
             Failed::in_doubt(Error::new(kind, message))
         }

@@ -131,13 +131,22 @@ async fn something_that_broke_leaves_a_send_in_doubt_and_a_refusal_does_not() {
     let of_the_store = (500, problem("internal"), ErrorKind::Internal, true);
     let of_the_request = (400, problem("invalid_parameter"), ErrorKind::InvalidParameter, false);
     let page = || "<html>".to_owned();
-    let others = [(500, true), (502, true), (507, true), (302, true), (404, false)];
-    let others = others.map(|(status, is_in_doubt)| {
-        let kind = if is_in_doubt { ErrorKind::Connection } else { ErrorKind::NotFound };
-        (status, page(), kind, is_in_doubt)
-    });
+    let broken = [500, 502, 507, 302, 408].map(|it| (it, page(), ErrorKind::Connection, true));
+    // No message was not found, or is there twice, or damaged: the address leads elsewhere.
+    let others = [400, 404, 405, 409, 410, 418, 422, 451];
+    let others = others.map(|it| (it, page(), ErrorKind::InvalidParameter, false));
+    let of_any_request = [
+        (401, ErrorKind::Unauthorized),
+        (403, ErrorKind::Forbidden),
+        (413, ErrorKind::TooLarge),
+        (414, ErrorKind::TooLarge),
+        (429, ErrorKind::Saturated),
+        (431, ErrorKind::TooLarge),
+    ];
+    let of_any_request = of_any_request.map(|(status, kind)| (status, page(), kind, false));
+    let foreign = broken.into_iter().chain(others).chain(of_any_request);
     for (status, body, kind, is_in_doubt) in
-        [of_the_store, of_the_request].into_iter().chain(others)
+        [of_the_store, of_the_request].into_iter().chain(foreign)
     {
         let (backend, listener) = open_with(RemoteConfig::default()).await;
         let name = Name::parse("a").unwrap();
@@ -153,6 +162,97 @@ async fn something_that_broke_leaves_a_send_in_doubt_and_a_refusal_does_not() {
         let error = failed.unwrap_err();
         assert_eq!((error.kind(), error.is_in_doubt()), (kind, is_in_doubt), "{status}: {error:?}");
     }
+}
+
+/// Messages that are too large for one request.
+fn large(count: usize) -> Vec<Outgoing> {
+    vec![Outgoing::new(Bytes::from(vec![b'x'; 600 * 1024])); count]
+}
+
+fn refused(kind: &str) -> String {
+    let body = format!(r#"{{"code":"E_TEST","message":"{kind}","kind":"{kind}","corr_id":"x"}}"#);
+    format!("HTTP/1.1 400 X\r\ncontent-length: {}\r\n\r\n{body}", body.len())
+}
+
+/// The others went out all the same: before the one that was to be sent again, and each waited for
+/// a service that was gone for as long as the one before it.
+#[tokio::test]
+async fn after_a_part_that_has_to_be_sent_again_no_other_goes_out() {
+    for (answer, kind, is_in_doubt) in [
+        (String::new(), ErrorKind::Connection, true),
+        (refused("saturated"), ErrorKind::Saturated, false),
+        (refused("unauthorized"), ErrorKind::Unauthorized, false),
+    ] {
+        let (backend, listener) = open_with(RemoteConfig::default()).await;
+        let service = tokio::spawn(async move {
+            let mut paths = Vec::new();
+            loop {
+                let mut stream = listener.accept().await.unwrap().0;
+                let text = request(&mut stream).await;
+                paths.push(text.split_whitespace().nth(1).unwrap().to_owned());
+                if paths.last().is_some_and(|path| path.ends_with("/purge")) {
+                    return paths;
+                }
+                stream.write_all(answer.as_bytes()).await.unwrap();
+            }
+        });
+        let name = Name::parse("a").unwrap();
+        let results = backend.send(&name, large(3)).await.unwrap();
+        let errors: Vec<_> = results.into_iter().map(|result| result.unwrap_err()).collect();
+        assert!(errors.iter().all(|error| error.kind() == kind), "{errors:?}");
+        let doubts: Vec<bool> = errors.iter().map(|error| error.is_in_doubt()).collect();
+        assert_eq!(doubts, [is_in_doubt, false, false], "{errors:?}");
+        // It is not answered.
+        backend.purge(&name).await.unwrap_err();
+        assert_eq!(service.await.unwrap(), ["/v1/send/batch", "/v1/topics/a/purge"]);
+    }
+}
+
+#[tokio::test]
+async fn a_part_that_is_refused_for_itself_is_nothing_to_the_others() {
+    let (backend, listener) = open_with(RemoteConfig::default()).await;
+    let name = Name::parse("a").unwrap();
+    let (results, ()) = tokio::join!(backend.send(&name, large(3)), async {
+        let mut stream = listener.accept().await.unwrap().0;
+        for is_good in [true, false, true] {
+            assert!(request(&mut stream).await.starts_with("POST /v1/send/batch"));
+            let body = r#"{"results":[{"msg_id":"1","duplicate":false}]}"#;
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", body.len());
+            let answer = if is_good { head + body } else { refused("forbidden") };
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        }
+    });
+    let good: Vec<bool> = results.unwrap().iter().map(|result| result.is_ok()).collect();
+    assert_eq!(good, [true, false, true]);
+}
+
+/// The answer was kept back until all of the request was read, which it never was.
+#[tokio::test]
+async fn an_answer_before_the_request_is_read_is_taken_at_once() {
+    let (backend, listener) = open().await;
+    let name = Name::parse("a").unwrap();
+    // More than is read ahead by any system.
+    let message = vec![Outgoing::new(Bytes::from(vec![b'x'; 24 << 20]))];
+    let (failed, mut stream) = tokio::join!(backend.send(&name, message), async {
+        let mut stream = listener.accept().await.unwrap().0;
+        assert_ne!(stream.read(&mut [0; 4096]).await.unwrap(), 0);
+        stream.write_all(refused("forbidden").as_bytes()).await.unwrap();
+        stream
+    });
+    let error = failed.unwrap_err();
+    assert_eq!((error.kind(), error.is_in_doubt()), (ErrorKind::Forbidden, false), "{error:?}");
+    // The next call goes elsewhere, and nothing more is written here.
+    let (purged, ()) = tokio::join!(backend.purge(&name), async {
+        let mut other = listener.accept().await.unwrap().0;
+        assert!(request(&mut other).await.starts_with("POST /v1/topics/a/purge"));
+        other.write_all(refused("forbidden").as_bytes()).await.unwrap();
+    });
+    assert_eq!(purged.unwrap_err().kind(), ErrorKind::Forbidden);
+    let (mut buffer, mut rest) = (vec![0; 1 << 20], 0);
+    while let count @ 1.. = stream.read(&mut buffer).await.unwrap() {
+        rest += count;
+    }
+    assert!(rest < 24 << 20, "{rest} bytes");
 }
 
 /// Answers everything, at once, on connections that are kept.

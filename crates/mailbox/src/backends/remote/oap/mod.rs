@@ -23,18 +23,16 @@ use parking_lot::RwLock;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use super::capability;
 use super::config::RemoteConfig;
 use super::door::{Coming, Door, Failed};
 use super::pool::Pool;
 use super::receive::LEAVE_WITHIN;
 use super::target::Target;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 
 use answered::not_understood;
 use link::Opener;
-
-/// Longest capability: its length is two bytes in a frame, and none is nearly as long.
-const CAPABILITY_LEN: usize = 16 * 1024;
 
 /// A service, and connections to it.
 pub(super) struct OapDoor {
@@ -43,20 +41,15 @@ pub(super) struct OapDoor {
 
 impl OapDoor {
     pub(super) fn new(target: Target, config: &RemoteConfig) -> Result<Self> {
-        let capability = checked(config.capability.as_deref().unwrap_or_default())?;
+        let capability = framed(config.capability.as_deref().unwrap_or_default())?;
         let opener = Opener { target, capability: RwLock::new(capability) };
         Ok(Self { pool: Pool::new(opener, config.connections) })
     }
 }
 
 /// A capability as it is in a frame.
-fn checked(capability: &str) -> Result<Bytes> {
-    let capability = capability.trim();
-    if capability.len() > CAPABILITY_LEN || !capability.bytes().all(|it| it.is_ascii_graphic()) {
-        let message = "the capability has signs in it that none can have, or too many";
-        return Err(Error::new(ErrorKind::InvalidParameter, message).with_field("capability"));
-    }
-    Ok(Bytes::copy_from_slice(capability.as_bytes()))
+fn framed(capability: &str) -> Result<Bytes> {
+    Ok(Bytes::copy_from_slice(capability::checked(capability)?.as_bytes()))
 }
 
 #[async_trait]
@@ -70,7 +63,7 @@ impl Door for OapDoor {
     }
 
     fn authorize(&self, capability: &str) -> Result<()> {
-        *self.pool.opener().capability.write() = checked(capability)?;
+        *self.pool.opener().capability.write() = framed(capability)?;
         // Those that there are have shown the other one.
         self.pool.retire();
         Ok(())

@@ -41,6 +41,10 @@ async fn what_goes_wrong_is_what_the_service_says_or_else_what_its_code_means() 
         (Status::unauthenticated("no"), ErrorKind::Unauthorized, "no mailbox service"),
         (Status::permission_denied("no"), ErrorKind::Forbidden, "no mailbox service"),
         (Status::unimplemented("no"), ErrorKind::Unsupported, "no mailbox service"),
+        // No message was not found, or is there twice, or damaged: the address leads elsewhere.
+        (Status::not_found("no"), ErrorKind::InvalidParameter, "no mailbox service"),
+        (Status::already_exists("no"), ErrorKind::InvalidParameter, "no mailbox service"),
+        (Status::data_loss("no"), ErrorKind::Connection, "in doubt"),
         (Status::unavailable("no"), ErrorKind::Connection, "in doubt"),
     ] {
         let (purged, ()) = tokio::join!(backend.purge(&name), async {

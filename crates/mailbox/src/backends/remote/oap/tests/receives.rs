@@ -357,3 +357,53 @@ async fn what_came_just_before_the_end_is_given_back_before_it() {
     });
     assert_eq!(got.unwrap_err().kind(), ErrorKind::Closed);
 }
+
+/// There was nothing to give back, and the end waited for somebody to look at that.
+#[tokio::test]
+async fn a_receive_without_messages_that_nobody_looks_at_does_not_hold_up_the_end() {
+    for is_empty in [true, false] {
+        let peer = Peer::new().await;
+        let (backend, mut conn) = peer.open(config()).await;
+        let (name, options) = (name("a"), ReceiveOptions::default());
+        let mut receiving = Box::pin(backend.receive(&name, &options));
+        assert!(poll_immediate(&mut receiving).await.is_none());
+        let (id, _) = conn.request().await.unwrap();
+        if is_empty {
+            conn.reply(id, received(Vec::new())).await;
+        } else {
+            conn.refuse(id, 403, &problem("forbidden")).await;
+        }
+        // What is answered later on the same connection comes later.
+        let (purged, ()) = tokio::join!(backend.purge(&name), async {
+            let (id, _) = conn.request().await.unwrap();
+            conn.reply(id, Reply::Purged(json::Purged { removed: 0 })).await;
+        });
+        purged.unwrap();
+        let start = Instant::now();
+        backend.close().await.unwrap();
+        assert!(start.elapsed() < LEAVE_WITHIN, "{:?}", start.elapsed());
+        assert_eq!(receiving.await.unwrap_err().kind(), ErrorKind::Closed);
+    }
+}
+
+/// Each attempt took so long that it was taken for one that had been well.
+#[tokio::test]
+async fn a_receive_from_one_who_never_says_hello_ends() {
+    let peer = Peer::new().await;
+    let (backend, _conn) = peer.open(config().with_patience(Duration::from_secs(3))).await;
+    // It waits, so it has a connection of its own.
+    let (name, options) = (name("a"), waiting());
+    tokio::time::pause();
+    let mut mute = Vec::new();
+    let accept = async {
+        loop {
+            mute.push(peer.accept_raw().await);
+        }
+    };
+    let got = tokio::select! {
+        got = backend.receive(&name, &options) => got,
+        () = accept => unreachable!("it goes on"),
+    };
+    assert_eq!(got.unwrap_err().kind(), ErrorKind::Connection);
+    assert!((1..8).contains(&mute.len()), "{} attempts", mute.len());
+}
