@@ -121,11 +121,30 @@ fn beside(reply_to: &str) -> Option<Name> {
     if Address::has_scheme(reply_to) { None } else { reply_to.parse().ok() }
 }
 
+/// How addresses look of what is at a host: for one that has nothing behind its scheme that a name
+/// could not have, too.
+const FORMS: [(&str, &str); 11] = [
+    ("http", "host:port/name"),
+    ("https", "host:port/name"),
+    ("grpc", "host:port/name"),
+    ("grpcs", "host:port/name"),
+    ("oap", "host:port/name"),
+    ("oaps", "host:port/name"),
+    ("redis", "host:port/name"),
+    ("rediss", "host:port/name"),
+    ("redis+cluster", "host:port,host:port/name"),
+    ("redis+sentinel", "host:port,host:port/master/name"),
+    ("sqs", "region/name"),
+];
+
 /// Reads an address. A bare name means the service of this machine.
 pub(crate) fn read(text: &str) -> Result<Address> {
     let parsed = Address::parse(text);
     let is_address = Address::has_scheme(text)
         || parsed.as_ref().is_ok_and(|it| it.is_path() || it.scheme() == "memory");
+    if !is_address {
+        refuse_half(text)?;
+    }
     if !is_address && Name::parse(text).is_ok() {
         return local::address(text);
     }
@@ -144,6 +163,28 @@ pub(crate) fn read(text: &str) -> Result<Address> {
     })?;
     check_home(&address)?;
     Ok(address)
+}
+
+/// Refuses `oap:jobs` and `http:127.0.0.1`: the mailbox of that name would be at the service of
+/// this machine, which nobody means who begins like that.
+fn refuse_half(text: &str) -> Result<()> {
+    let Some((start, _)) = text.split_once(':') else { return Ok(()) };
+    let known = FORMS.iter().find(|(scheme, _)| scheme.eq_ignore_ascii_case(start));
+    let Some((scheme, form)) = known else { return Ok(()) };
+    if Address::has_scheme(&text.to_ascii_lowercase()) {
+        // A whole one, but for its capitals: that is said of it.
+        return Ok(());
+    }
+    // What is no name may have a password in it.
+    let (shown, instead) = match Name::parse(text) {
+        Ok(_) => (text, local::address(text).ok()),
+        Err(_) => (start, None),
+    };
+    let instead = instead.map(|it| format!("; a mailbox of that name is {it}")).unwrap_or_default();
+    let colon = if shown == start { ":…" } else { "" };
+    let message =
+        format!("{shown}{colon} looks like an address, which is {scheme}://{form}{instead}");
+    Err(Error::new(ErrorKind::InvalidParameter, message).with_field("address"))
 }
 
 /// Refuses `dir:~/q`: no shell replaces a `~` there, and a folder of that name is not meant.
@@ -230,6 +271,37 @@ mod tests {
             assert_eq!((address.scheme(), address.place()), (scheme, place), "{text}");
         }
         assert!(read_place("inboxes").is_err());
+    }
+
+    /// They were mailboxes of the service of this machine, and nobody was told.
+    #[test]
+    fn a_name_that_begins_like_an_address_is_refused_with_the_form_of_one() {
+        for (text, form) in [
+            ("oap:jobs", "oap://host:port/name; a mailbox of that name is http"),
+            ("http:jobs", "http://host:port/name; "),
+            ("grpcs:jobs", "grpcs://host:port/name; "),
+            ("http:127.0.0.1", "http://host:port/name; "),
+            ("oap:127.0.0.1:17601", "oap://host:port/name; "),
+            ("redis:x", "redis://host:port/name; "),
+            ("sqs:x", "sqs://region/name; "),
+            ("HTTP:jobs", "http://host:port/name; "),
+            ("redis+cluster:x", "redis+cluster://host:port,host:port/name"),
+            ("redis+sentinel:x", "redis+sentinel://host:port,host:port/master/name"),
+            ("redis:u:hunter2@h", "redis://host:port/name"),
+        ] {
+            let error = read(text).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidParameter, "{text}");
+            let expected = format!(" looks like an address, which is {form}");
+            assert!(error.message().contains(&expected), "{error}");
+            assert!(!error.to_string().contains("hunter2"), "{error}");
+            let is_name = form.contains(';');
+            assert!(!is_name || error.message().starts_with(text), "{error}");
+        }
+        let error = read("GRPC://127.0.0.1:17600/jobs").unwrap_err();
+        assert!(format!("{error:#}").contains("small letters: grpc:"), "{error:#}");
+        for name in ["https-jobs", "a:http:b", "redisx:1"] {
+            assert_eq!(read(name).unwrap().name().as_str(), name);
+        }
     }
 
     #[test]

@@ -74,7 +74,8 @@ impl<'a> ServicePlace<'a> {
         if place.contains(['@', '/']) {
             // Without the place: it may have a password in it.
             let form = format!("{scheme}://host:port/name");
-            let message = format!("an address of a service is {form}, without user or path");
+            let message =
+                format!("an address of a service is {form}: no user, and no path before the name");
             return Err(invalid(message));
         }
         let (host, port) = match place.rsplit_once(':') {
@@ -115,7 +116,7 @@ impl Address {
         }
         let Some((scheme, rest)) = text.split_once(':').filter(|(scheme, _)| is_scheme(scheme))
         else {
-            return Err(refuse(text, "has no scheme, such as memory://name"));
+            return Err(without_scheme(text));
         };
         let with_host = rest.starts_with("//");
         let rest = rest.strip_prefix("//").unwrap_or(rest);
@@ -256,6 +257,20 @@ fn is_scheme(text: &str) -> bool {
         && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '+')
 }
 
+/// Says that there is no scheme, or what is wrong with what was meant to be one.
+fn without_scheme(text: &str) -> Error {
+    let meant = text.split_once(':').map(|(scheme, _)| scheme.to_ascii_lowercase());
+    match meant.filter(|scheme| is_scheme(scheme)) {
+        Some(scheme) => refuse(
+            text,
+            format_args!(
+                "has a scheme with capitals; schemes are written in small letters: {scheme:.40}:"
+            ),
+        ),
+        None => refuse(text, "has no scheme, such as memory://name"),
+    }
+}
+
 /// Addresses may carry passwords: the message shows the scheme alone.
 fn refuse(text: &str, why: impl fmt::Display) -> Error {
     let shown = match text.split_once(':') {
@@ -347,8 +362,11 @@ mod tests {
         }
         assert_eq!(Address::parse("redis://h/jobs").unwrap().service().unwrap(), None);
         for (text, why) in [
-            ("oap://h:1/a/b", "an address of a service is oap://host:port/name, without user"),
-            ("http://u:hunter2@h:1/jobs", "without user or path"),
+            (
+                "oap://h:1/a/b",
+                "an address of a service is oap://host:port/name: no user, and no path",
+            ),
+            ("http://u:hunter2@h:1/jobs", "no user, and no path"),
             ("oap://h:99999/j", "oap://h:99999 has no port that is a number"),
             ("http://h:abc/j", "has no port that is a number"),
             ("grpc://h:/j", "has no port that is a number"),
@@ -370,6 +388,19 @@ mod tests {
             let shown = text.trim_end_matches("?ca=x");
             let expected = format!("{shown} names no mailbox; write {shown}/NAME");
             assert!(error.to_string().contains(&expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_scheme_in_capitals_is_not_called_missing() {
+        for (text, why) in [
+            ("GRPC://127.0.0.1:17600/jobs", "schemes are written in small letters: grpc:"),
+            ("Dir:inbox", "schemes are written in small letters: dir:"),
+            ("jobs", "has no scheme, such as memory://name"),
+            ("A b:jobs", "has no scheme, such as memory://name"),
+        ] {
+            let error = Address::parse(text).unwrap_err();
+            assert!(error.to_string().contains(why), "{text}: {error}");
         }
     }
 

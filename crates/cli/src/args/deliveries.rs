@@ -71,9 +71,10 @@ Examples:
   mailbox receive dir:./inbox/jobs --exec ./job.sh -v    run a command for one message (see work)
   while mailbox receive dir:./inbox/jobs --ack; do :; done
 
-Exit codes: 0 something was received; 3 there was nothing to receive. With --follow always 0. With
---exec 1 if the command failed: its message was given back, and becomes a dead letter at its next
-turn if its attempts are used up.";
+Exit codes: 0 something was received; 3 there was nothing to receive. With --follow 0 when
+interrupted. With --exec 1 if the command failed: its message was given back, and becomes a dead
+letter at its next turn if its attempts are used up; 3 if its lease was lost; 6 if the answer to
+its settlement was lost: it may be settled, or come again.";
 
 /// `mailbox receive`
 #[derive(Debug, Arguments)]

@@ -16,6 +16,8 @@ MAILBOX_REPLY_TO, MAILBOX_ATTRIBUTES (JSON).
   other exit    nacked: delivered again after a backoff, with its last line of stderr as the error;
                 if its attempts are used up, it becomes a dead letter then
   lease lost    the command is ended, and nothing is settled: somebody else has the message
+  in doubt      the answer of a service to the settlement was lost: the message is settled, or comes
+                again
 
 The message stays hidden from others for as long as the command runs, unless its mailbox has a bound
 on that: a service has one, ten times --visibility. Longer than that and the lease is lost, so let
@@ -25,6 +27,9 @@ commands finish; a second one ends them at once.
 
 The command's stdout is the reply if the message has a reply address; otherwise it goes to stdout,
 with --json to stderr.
+
+At a service it needs a capability with the ops recv, ack and nack; to reply, with send for the
+mailboxes that replies go to.
 
 Exit codes: 0 also if commands failed, for their messages were given back, and after Ctrl-C or
 SIGTERM; 3 or 4 if the command cannot be run.
@@ -47,7 +52,8 @@ pub(crate) struct Working {
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "5s")]
     pub(crate) grace: Duration,
     /// Also reply to addresses there: SCHEME:PATH, SCHEME://HOST or SCHEME: for any. By default
-    /// replies go to mailboxes beside this one only.
+    /// replies go to mailboxes beside this one only, which a bare name means everywhere. A service
+    /// that is allowed is shown MAILBOX_CAP, and no other capability.
     #[arg(long, value_name = "WHERE")]
     pub(crate) allow_reply: Vec<String>,
 }
@@ -85,7 +91,8 @@ pub(crate) struct Work {
     /// Stop when nothing has come for this long.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) idle_exit: Option<Duration>,
-    /// Print {"id", "delivery_count", "outcome", "error"} for each message, one a line.
+    /// Print {"id", "delivery_count", "outcome", "error"} for each message, one a line. Outcomes
+    /// are done, failed, lost, in_doubt and given_back.
     #[arg(long)]
     pub(crate) json: bool,
     /// The command, and its arguments.
@@ -100,6 +107,10 @@ Examples:
 
 For the reply a mailbox of its own is made beside this one, and removed afterwards. If the time is
 over the request may still be worked on. --json prints the reply as `receive --json` does.
+
+At a service it needs a capability with the op send for the mailbox, and for reply-* with recv and
+ack, and with admin to remove it: without admin it stays behind, which is said. Whoever replies
+needs send for reply-*.
 
 Exit codes: 6 no reply in time.";
 

@@ -208,5 +208,9 @@ async fn exec(args: &Receive, place: &Place) -> Result<Outcome> {
             output::say(&format!("{id}: {error}"));
             Ok(Outcome::Found(ErrorKind::ReceiptHandleExpired))
         }
+        Ended::InDoubt { error } => {
+            output::say(&format!("{id}: {error}"));
+            Ok(Outcome::Found(ErrorKind::Connection))
+        }
     }
 }

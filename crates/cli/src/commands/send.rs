@@ -185,21 +185,96 @@ async fn lines(args: &Send, place: &Place) -> Result<Outcome> {
         number += read.len() as u64;
         let key = |number: u64| args.key.as_ref().map(|key| format!("{key}:{number}"));
         let batch = (first..).zip(read).map(|(number, line)| outgoing(args, line, key(number)));
-        let sent = place.backend.send(&place.name, batch.collect()).await;
-        for (number, sent) in (first..).zip(sent.map_err(|error| at_line(first, error))?) {
-            let sent = sent.map_err(|error| at_line(number, error))?;
-            if show(args, &sent)? == Heard::Gone {
-                return Ok(Outcome::Done);
+        let mut sent = match place.backend.send(&place.name, batch.collect()).await {
+            Ok(sent) => sent,
+            Err(error) => vec![Err(error); (first..=number).count()],
+        };
+        sent.resize_with((first..=number).count(), || Err(unanswered()));
+        let (heard, failed) = show_batch(args, (first..).zip(sent), &progress);
+        if !failed.is_empty() {
+            if let Err(error) = heard {
+                output::complain(&error, args.json);
             }
-            progress.advance(1);
+            return Err(not_sent(&failed, number));
+        }
+        if heard? == Heard::Gone {
+            return Ok(Outcome::Done);
         }
     }
 }
 
+/// Prints every id that there is; gives the lines that have none, and why.
+fn show_batch(
+    args: &Send,
+    sent: impl Iterator<Item = (u64, Result<Sent>)>,
+    progress: &Progress,
+) -> (Result<Heard>, Vec<(u64, Error)>) {
+    let mut heard = Ok(Heard::Yes);
+    let mut failed = Vec::new();
+    for (number, sent) in sent {
+        match sent {
+            // Nobody reads any more.
+            Ok(_) if matches!(heard, Ok(Heard::Gone)) => {}
+            Ok(sent) => {
+                match (show(args, &sent), &heard) {
+                    // Each is said: no other word has its id.
+                    (Err(error), Err(before)) => {
+                        output::complain(before, args.json);
+                        heard = Err(error);
+                    }
+                    (shown, Ok(_)) => heard = shown,
+                    (Ok(_), Err(_)) => {}
+                }
+                progress.advance(1);
+            }
+            Err(error) => failed.push((number, error)),
+        }
+    }
+    (heard, failed)
+}
+
 /// Says which line it was; those before it were sent.
 fn at_line(number: u64, error: Error) -> Error {
-    let message = format!("line {number} was not sent; {} before it were", number - 1);
-    Error::new(error.kind(), message).with_source(error)
+    not_sent(&[(number, error)], number)
+}
+
+/// Says what became of the lines that failed, of all that were read up to `last`; the others were
+/// sent. There is at least one.
+fn not_sent(failed: &[(u64, Error)], last: u64) -> Error {
+    let what = |error: &Error| (error.is_in_doubt(), error.kind(), format!("{error:#}"));
+    // Lines in a row that failed alike, as all do where nobody answers, are one.
+    let rows: Vec<&[(u64, Error)]> = failed
+        .chunk_by(|(at, one), (next, other)| at + 1 == *next && what(one) == what(other))
+        .collect();
+    let row = |row: &&[(u64, Error)]| {
+        let ((from, error), (to, _)) = (&row[0], &row[row.len() - 1]);
+        let lines =
+            if from == to { format!("line {from}") } else { format!("lines {from} to {to}") };
+        let fate = match (error.is_in_doubt(), from == to) {
+            (true, _) => "may not have been sent",
+            (false, true) => "was not sent",
+            (false, false) => "were not sent",
+        };
+        match rows.len() {
+            1 => format!("{lines} {fate}"),
+            _ => format!("{lines} {fate} ({error:#})"),
+        }
+    };
+    let fates: Vec<String> = rows.iter().map(row).collect();
+    let (start, error) = &failed[0];
+    let rest = if start + failed.len() as u64 == last + 1 {
+        let them = if failed.len() == 1 { "it" } else { "them" };
+        format!("{} before {them} were, none behind", start - 1)
+    } else {
+        format!("all others up to line {last} were, none behind")
+    };
+    let message = format!("{}; {rest}", fates.join(", "));
+    let mut told = Error::new(error.kind(), message).with_retry(error.retry());
+    if failed.iter().any(|(_, error)| error.is_in_doubt()) {
+        told = told.with_doubt();
+    }
+    // Of several, each has its reason beside it already.
+    if rows.len() == 1 { told.with_source(error.clone()) } else { told }
 }
 
 /// The lines of stdin.
@@ -241,5 +316,46 @@ impl Lines {
             lines.push(line.into());
         }
         Ok(lines)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(kind: ErrorKind) -> Error {
+        Error::new(kind, "why")
+    }
+
+    #[test]
+    fn it_is_said_of_each_line_what_became_of_it() {
+        let full = || refused(ErrorKind::MailboxFull);
+        let cut = || refused(ErrorKind::Connection).with_doubt();
+        for (failed, last, expected) in [
+            (vec![(2, full())], 2, "line 2 was not sent; 1 before it were, none behind: why"),
+            (
+                vec![(3, full()), (4, full()), (5, full())],
+                5,
+                "lines 3 to 5 were not sent; 2 before them were, none behind: why",
+            ),
+            (
+                vec![(2, full())],
+                7,
+                "line 2 was not sent; all others up to line 7 were, none behind: why",
+            ),
+            (vec![(1, cut())], 1, "line 1 may not have been sent; 0 before it were, none behind"),
+            (
+                vec![(1, full()), (3, cut()), (4, cut())],
+                4,
+                "line 1 was not sent (why), lines 3 to 4 may not have been sent (why); all others \
+                 up to line 4 were, none behind",
+            ),
+        ] {
+            let error = not_sent(&failed, last);
+            assert!(format!("{error:#}").starts_with(expected), "{error:#}");
+            assert_eq!(error.kind(), failed[0].1.kind());
+            assert_eq!(error.retry(), failed[0].1.retry());
+            assert_eq!(error.is_in_doubt(), failed.iter().any(|it| it.1.is_in_doubt()));
+        }
     }
 }

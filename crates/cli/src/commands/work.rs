@@ -53,6 +53,7 @@ struct Tally {
     done: u64,
     failed: u64,
     lost: u64,
+    in_doubt: u64,
     stopped: u64,
 }
 
@@ -76,9 +77,9 @@ impl Shift<'_> {
     async fn run(mut self, mut signals: Signals) -> Result<Outcome> {
         let ended = self.receive(&mut signals).await;
         let drained = self.drain(&mut signals).await;
-        let Tally { done, failed, lost, stopped } = self.tally;
+        let Tally { done, failed, lost, in_doubt, stopped } = self.tally;
         if !self.args.json {
-            let more = [(lost, "lost"), (stopped, "given back")];
+            let more = [(lost, "lost"), (in_doubt, "in doubt"), (stopped, "given back")];
             let more = more.iter().filter(|(count, _)| *count > 0);
             let more: String = more.map(|(count, what)| format!(", {count} {what}")).collect();
             output::say(&format!("{done} done, {failed} failed{more}"));
@@ -177,6 +178,10 @@ impl Shift<'_> {
             Ended::Lost { error } => {
                 self.tally.lost += 1;
                 ("lost", Some(error))
+            }
+            Ended::InDoubt { error } => {
+                self.tally.in_doubt += 1;
+                ("in doubt", Some(error))
             }
             Ended::Stopped => {
                 self.tally.stopped += 1;

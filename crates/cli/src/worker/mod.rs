@@ -36,6 +36,8 @@ pub(crate) enum Ended {
     Failed { error: String, next: String },
     /// Somebody else has it, or will: nothing was settled.
     Lost { error: String },
+    /// The answer to a settlement was lost: it may have been settled as its command ended.
+    InDoubt { error: String },
     /// Cut short because everything ends: given back.
     Stopped,
 }
@@ -123,7 +125,7 @@ impl Worker {
                 let error = Some("the worker was stopped before the command was done".into());
                 let verdict = Verdict::Nack { delay: Duration::ZERO, error };
                 let given_back = self.settle(&delivery.receipt_handle, verdict).await;
-                Ok(given_back.map_or_else(|error| lost(&error), |()| Ended::Stopped))
+                Ok(given_back.map_or_else(|error| unsettled(&error), |()| Ended::Stopped))
             }
         }
     }
@@ -165,13 +167,13 @@ impl Worker {
         let handle = &delivery.receipt_handle;
         let Err(mut error) = verdict else {
             let acknowledged = self.settle(handle, Verdict::Acknowledge).await;
-            return acknowledged.map_or_else(|error| lost(&error), |()| Ended::Done);
+            return acknowledged.map_or_else(|error| unsettled(&error), |()| Ended::Done);
         };
         error.truncate(error.floor_char_boundary(limits::ERROR_TEXT_LEN));
         let again_in = self.backoff.delay(delivery.delivery_count);
         let nack = Verdict::Nack { delay: again_in, error: Some(error.as_str().into()) };
         if let Err(failed) = self.settle(handle, nack).await {
-            return lost(&failed);
+            return unsettled(&failed);
         }
         let seconds = again_in.as_secs_f64();
         let next = if self.is_used_up(delivery).await {
@@ -215,15 +217,13 @@ impl Worker {
 
     /// Settles; tries again where that can help.
     async fn settle(&self, handle: &ReceiptHandle, verdict: Verdict) -> Result<()> {
-        let mut tries = 1;
+        let mut tries = Tries::default();
         loop {
             let settled = self.settle_once(handle, verdict.clone()).await;
-            let is_final =
-                settled.as_ref().err().is_none_or(|it| it.retry() == mailbox::Retry::Never);
-            if is_final || tries == TRIES {
-                return settled;
+            let Err(error) = settled else { return Ok(()) };
+            if let Some(error) = tries.failed(error) {
+                return Err(error);
             }
-            tries += 1;
             sleep(PAUSE).await;
         }
     }
@@ -243,8 +243,34 @@ async fn told_to_stop(stopping: &mut watch::Receiver<bool>) {
     }
 }
 
-fn lost(error: &Error) -> Ended {
-    Ended::Lost { error: format!("not settled: {error:#}") }
+/// The tries to settle a delivery so far.
+#[derive(Debug, Default)]
+struct Tries {
+    failed: u32,
+    /// One of them may have been carried out: it may be what the others find the delivery ended by.
+    is_in_doubt: bool,
+}
+
+impl Tries {
+    /// One more has failed. Gives what is to be said if no other can help; in doubt if any was.
+    fn failed(&mut self, error: Error) -> Option<Error> {
+        self.failed += 1;
+        self.is_in_doubt |= error.is_in_doubt();
+        let is_last = error.retry() == mailbox::Retry::Never || self.failed == TRIES;
+        is_last.then(|| if self.is_in_doubt { error.with_doubt() } else { error })
+    }
+}
+
+/// How work on a message ended whose settlement failed.
+fn unsettled(error: &Error) -> Ended {
+    if !error.is_in_doubt() {
+        return Ended::Lost { error: format!("not settled: {error:#}") };
+    }
+    let what = match error.kind() {
+        ErrorKind::ReceiptHandleExpired => "settled, or its lease has ended",
+        _ => "it may be settled, or come again",
+    };
+    Ended::InDoubt { error: format!("{what}: the answer was lost ({error:#})") }
 }
 
 /// What a command has to say: its stdout, or why that is no answer.
@@ -254,4 +280,35 @@ type Said = Result<bytes::Bytes, String>;
 enum CutShort {
     Lost(Error),
     Stopped,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The delivery was gone because the first settlement, whose answer was lost, had been carried
+    /// out; it was called lost.
+    #[test]
+    fn a_delivery_that_is_gone_after_a_try_in_doubt_is_not_called_lost() {
+        let cut = || Error::new(ErrorKind::Connection, "cut");
+        let gone = || Error::new(ErrorKind::ReceiptHandleExpired, "gone");
+        for (errors, expected) in [
+            (vec![gone()], "not settled: gone"),
+            (vec![cut(), gone()], "not settled: gone"),
+            (vec![cut().with_doubt(), cut(), gone()], "settled, or its lease has ended: "),
+            (vec![gone().with_doubt()], "settled, or its lease has ended: "),
+            (vec![cut().with_doubt(), cut(), cut(), cut(), cut()], "it may be settled, or come"),
+            (vec![cut(), cut(), cut(), cut(), cut()], "not settled: cut"),
+        ] {
+            let (mut tries, most) = (Tries::default(), errors.len());
+            let told = errors.into_iter().filter_map(|error| tries.failed(error));
+            let told: Vec<Ended> = told.map(|error| unsettled(&error)).collect();
+            let [Ended::Lost { error } | Ended::InDoubt { error }] = &told[..] else {
+                panic!("{told:?} after {most}");
+            };
+            assert!(error.starts_with(expected), "{error}");
+            let is_in_doubt = matches!(told[0], Ended::InDoubt { .. });
+            assert_eq!(is_in_doubt, !expected.starts_with("not settled"), "{error}");
+        }
+    }
 }

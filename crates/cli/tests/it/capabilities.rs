@@ -52,6 +52,24 @@ fn a_capability_is_good_for_what_it_says_until_it_is_revoked_and_stays_so_after_
     assert_eq!(home.with(&kept, &["send", "jobs-a", "x"]).code, Some(4));
 }
 
+/// The reply was printed, and then the call failed.
+#[test]
+fn a_call_that_may_not_remove_its_mailbox_says_so_and_is_done() {
+    let home = Home::new();
+    let _service = home.serve(&[]);
+    let ops = ["cap", "mint", "--op", "send,recv,ack", "--topic", "jobs,reply-*"];
+    let token = home.done(&ops);
+    let work = ["work", "jobs", "--max-messages", "1", "--", "tr", "a-z", "A-Z"];
+    let mut worker = home.command(&work).spawn().unwrap();
+    let ran = home.with(&token, &["call", "jobs", "hello", "--timeout", "20s"]);
+    assert!(worker.wait().unwrap().success());
+    assert_eq!((ran.code, &*ran.stdout), (Some(0), "HELLO\n"), "{ran:?}");
+    let reply =
+        home.done(&["list"]).lines().find(|it| it.starts_with("reply-")).unwrap().to_owned();
+    let expected = format!("/{reply} stays behind: to remove it takes the op admin\n");
+    assert!(ran.stderr.ends_with(&expected), "{ran:?}");
+}
+
 #[test]
 fn a_capability_is_narrowed_and_looked_at_without_a_service() {
     let home = Home::new();

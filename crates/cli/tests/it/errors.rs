@@ -12,6 +12,9 @@ fn errors_say_what_to_do() {
     for arguments in [
         &["send", "jobs", "x"][..],
         &["send", "user:42:inbox", "x"],
+        &["send", "oap:jobs", "x"],
+        &["send", "http:127.0.0.1", "x"],
+        &["send", "GRPC://127.0.0.1:17600/jobs", "x"],
         &["send", "a b", "x"],
         &["send", "ftp://host/jobs", "x"],
         &["send", "sqs://user:hunter2@region/jobs", "x"],
@@ -36,6 +39,7 @@ fn errors_say_what_to_do() {
         &["ack", "dir:inbox/jobs"],
         &["extend", "dir:inbox/jobs", "handle"],
         &["list", "inbox"],
+        &["list", "http://127.0.0.1:1/jobs"],
         &["work", "dir:inbox/jobs"],
         &["work", "dir:inbox/jobs", "-j", "0", "--", "true"],
         &["work", "dir:inbox/jobs", "--visibility", "0", "--", "true"],
@@ -93,6 +97,24 @@ fn a_payload_that_is_too_large_is_refused_from_everywhere() {
         assert_eq!(ran.stdout.lines().count(), 1, "the line before it is sent: {ran:?}");
         assert!(ran.stderr.contains("line 2 was not sent; 1 before it were"), "{ran:?}");
         assert_eq!(mailbox_in(story.dir(), &["count", &jobs]).stdout, "2\n");
+    }
+}
+
+/// Those behind it were sent too, but no id was printed for them.
+#[test]
+fn a_line_that_is_refused_keeps_no_other_from_being_accounted_for() {
+    for scheme in SCHEMES {
+        let mut story = Story::new();
+        let jobs = format!("{scheme}:inbox/jobs");
+        let send = ["send", &jobs, "--lines", "--key", "k"];
+        let first = story.feed(&send, b"one\ntwo\n");
+        assert_eq!(first.code, Some(0), "{first:?}");
+        let ran = story.feed(&send, b"one\nother\nthree\nfour\n");
+        assert_eq!(ran.code, Some(3), "{ran:?}");
+        assert_eq!(ran.stdout.lines().count(), 3, "{ran:?}");
+        let expected = "line 2 was not sent; all others up to line 4 were, none behind: ";
+        assert!(ran.stderr.contains(expected), "{ran:?}");
+        assert_eq!(mailbox_in(story.dir(), &["count", &jobs]).stdout, "4\n");
     }
 }
 

@@ -5,6 +5,7 @@ mod calls;
 mod capabilities;
 mod dead_letters;
 mod doctor;
+mod doubt;
 mod errors;
 mod everyday;
 mod help;

@@ -83,7 +83,10 @@ fn an_interrupted_measurement_leaves_no_mailbox() {
 #[test]
 fn an_address_that_can_lead_nowhere_is_refused_before_anybody_is_asked() {
     for (address, why) in [
-        ("oap://127.0.0.1:1/a/b", "an address of a service is oap://host:port/name, without user"),
+        (
+            "oap://127.0.0.1:1/a/b",
+            "an address of a service is oap://host:port/name: no user, and no path",
+        ),
         ("oap://127.0.0.1:99999/j", "oap://127.0.0.1:99999 has no port that is a number"),
         ("http://127.0.0.1:abc/j", "has no port that is a number"),
         ("oap://127.0.0.1:/j", "has no port that is a number"),
