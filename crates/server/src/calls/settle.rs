@@ -129,9 +129,9 @@ impl Service {
         let handle = Handle::parse(&text).ok_or_else(expired)?;
         let allowed = self.check_settle(caller, &item.wish, &handle.mailbox, known.as_ref());
         allowed.map_err(|failure| {
-            // Who did not name the mailbox does not learn that there is such a message in one.
+            // Who did not name the mailbox does not learn which it is.
             let is_secret = !is_named && failure.reason == Some(Refused::Topic.as_str());
-            if is_secret { not_handed_out() } else { failure }
+            if is_secret { Refused::Topic.into() } else { failure }
         })?;
         let attempt = known.map_or(1, |known| known.delivery_count);
         let Handle { mailbox, receipt_handle } = handle;

@@ -268,25 +268,22 @@ async fn whoever_may_not_settle_a_message_by_its_id_does_not_learn_where_it_is()
         ("extend", r#"{"visibility_ms":1000}"#),
         ("extend", r#"{"visibility_ms":0}"#),
     ] {
-        let mut texts = Vec::new();
-        for id in [held.msg_id.as_str(), "01ARZ3NDEKTSV4RRFFQ69G5FAV"] {
-            let path = format!("/v1/{call}/{id}");
-            let reply = stranger.raw("POST", &path, &[], body.as_bytes()).await;
-            texts.push((reply.status, reply.bad(404, "E_RECEIPT").message));
-        }
-        assert_eq!(texts[0], texts[1], "{call}: no more than of a message that is not there");
+        let path = format!("/v1/{call}/{}", held.msg_id);
+        let refused = stranger.raw("POST", &path, &[], body.as_bytes()).await;
+        assert!(!refused.text().contains("secret"), "{call}: {}", refused.text());
+        refused.refused(403, "topic");
     }
-    // Who has the handle knows the mailbox; what it lacks is named.
+    // What is lacking is named; the mailbox too to whoever has the handle, and so knows it.
+    let mut other = served.client_with(&served.mint(&["op = recv,ack"])).await;
+    let path = format!("/v1/nack/{}", held.msg_id);
+    let refused = other.raw("POST", &path, &[], b"{}").await;
+    let message = refused.bad(403, "E_CAP_SCOPE").message;
+    assert!(message.ends_with(": nack"), "{message}");
     let body = serde_json::json!({ "receipt_handle": held.receipt_handle }).to_string();
     let path = format!("/v1/ack/{}", held.msg_id);
     let refused = stranger.raw("POST", &path, &[], body.as_bytes()).await;
     let message = refused.bad(403, "E_CAP_SCOPE").message;
     assert!(message.ends_with(": secret"), "{message}");
-    let mut other = served.client_with(&served.mint(&["op = recv,ack"])).await;
-    let path = format!("/v1/nack/{}", held.msg_id);
-    let refused = other.raw("POST", &path, &[], body.as_bytes()).await;
-    let message = refused.bad(403, "E_CAP_SCOPE").message;
-    assert!(message.ends_with(": nack"), "{message}");
     assert_eq!(client.stats("secret").await.invisible, 1);
 }
 

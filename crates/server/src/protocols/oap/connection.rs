@@ -97,6 +97,8 @@ pub(super) struct Parts {
     /// Why it is refused as soon as all of it has come: nothing of it is kept.
     pub(super) refused: Option<Failure>,
     since: Instant,
+    /// Since when it comes too slowly, through no fault of this side.
+    slow_since: Option<Instant>,
     len: u64,
 }
 
@@ -108,6 +110,7 @@ impl Parts {
             room: Room::default(),
             refused: None,
             since: Instant::now(),
+            slow_since: None,
             len: 0,
         }
     }
@@ -120,6 +123,16 @@ impl Parts {
     fn is_quick(&self, patience: Duration) -> bool {
         let earned = Duration::from_millis(self.len * 1000 / SLOWEST);
         self.since.elapsed() <= patience + earned
+    }
+
+    /// Whether it says too little, and has for too long. Who always has something ready is never
+    /// found to wait, where it is looked who is silent.
+    fn has_trickled(&mut self, patience: Duration) -> bool {
+        if self.is_quick(patience) {
+            self.slow_since = None;
+            return false;
+        }
+        self.slow_since.get_or_insert_with(Instant::now).elapsed() > patience
     }
 }
 
@@ -261,7 +274,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 };
                 if is_quick {
                     self.peer.touch();
-                } else if self.parts.is_some() && self.has_trickled(patience) {
+                }
+                if self.parts.as_mut().is_some_and(|parts| parts.has_trickled(patience)) {
                     self.peer.cut.mark();
                     return Poll::Ready(Err(()));
                 }
@@ -269,16 +283,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             Err(_) => Poll::Ready(Err(())),
         }
-    }
-
-    /// Whether it has said too little for too long. Who always has something ready is never found
-    /// to wait, where it is looked who is silent.
-    fn has_trickled(&self, patience: Duration) -> bool {
-        if self.peer.doing() != Doing::Head {
-            self.peer.set(Doing::Head);
-            return false;
-        }
-        self.peer.so_far() > patience
     }
 
     fn poll_write(&mut self, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
@@ -310,6 +314,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         } else {
             Doing::Idle
         };
+        if let Some(parts) = self.parts.as_mut().filter(|_| doing != Doing::Head) {
+            // It is not its client who keeps it waiting.
+            parts.slow_since = None;
+        }
         // There may be many that wait, and each for long.
         self.input.rest();
         self.output.rest();
