@@ -96,10 +96,12 @@ impl Together for SettleItem {
         let items = refused.iter().map(|at| whole.items[*at].clone()).collect();
         let rest = Request::SettleBatch(SettleBatchRequest { items });
         match ask_once(calls, &rest, again, refused.len()).await {
-            Ok(rest) => refused.iter().zip(rest).for_each(|(at, result)| results[*at] = result),
+            Ok(rest) => {
+                refused.iter().zip(rest).for_each(|(at, it)| replace(&mut results[*at], it))
+            }
             // Of the others it is known what became of them.
             Err(failed) => {
-                refused.iter().for_each(|at| results[*at] = Err(failed.error.clone()));
+                refused.iter().for_each(|at| replace(&mut results[*at], Err(failed.error.clone())));
             }
         }
         Ok(results)
@@ -113,6 +115,12 @@ fn is_refused(result: &Result<()>) -> bool {
     result.as_ref().is_err_and(|error| error.kind() == ErrorKind::Unauthorized)
 }
 
+/// The later result, which takes no doubt away: an attempt before the refusal may have done it.
+fn replace(result: &mut Result<()>, later: Result<()>) {
+    let is_in_doubt = result.as_ref().is_err_and(Error::is_in_doubt);
+    *result = doubted([later].into_iter(), is_in_doubt).remove(0);
+}
+
 async fn ask_once(
     calls: &Calls,
     request: &Request,
@@ -124,4 +132,25 @@ async fn ask_once(
         return Err(miscounted());
     }
     Ok(doubted(answer.results.into_iter().map(convert::settled), is_in_doubt))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What was done by the first of three attempts was told as lost.
+    #[test]
+    fn a_capability_that_was_renewed_takes_no_doubt_away() {
+        let expired = || Error::new(ErrorKind::ReceiptHandleExpired, "gone");
+        let refused = || Error::new(ErrorKind::Unauthorized, "expired");
+        for (before, is_in_doubt) in [(refused(), false), (refused().with_doubt(), true)] {
+            let mut result = Err(before);
+            replace(&mut result, Err(expired()));
+            let error = result.clone().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::ReceiptHandleExpired);
+            assert_eq!(error.is_in_doubt(), is_in_doubt);
+            replace(&mut result, Ok(()));
+            assert!(result.is_ok());
+        }
+    }
 }
