@@ -1,6 +1,7 @@
 //! `mailbox call`: sends a request and waits for its reply. Invariant: the mailbox that is made for
 //! the reply is removed again, also when it is interrupted; where that is forbidden it is named.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use mailbox::{
@@ -27,17 +28,19 @@ pub(super) async fn run(args: &Call) -> Result<Outcome> {
     let mut signals = Signals::new()?;
     let place = Place::open(address, Making::Yes).await?;
     let replies = Name::parse(&format!("reply-{}", Uuid::now_v7()))?;
+    let has_asked = AtomicBool::new(false);
     let called = tokio::select! {
-        called = call(args, &place, &mut start, &replies) => called.map(Some),
+        called = call(args, &place, &mut start, (&replies, &has_asked)) => called.map(Some),
         () = signals.next() => Ok(None),
     };
     let mut removed = place.backend.remove(&replies).await.map(|_| ());
     if removed.as_ref().is_err_and(|error| error.kind() == ErrorKind::Forbidden) {
         removed = Ok(());
-        // An error in JSON stays the only line.
-        if called.is_ok() || !args.json {
+        // There is one as soon as a reply is waited for. An error in JSON stays the only line.
+        let is_there = has_asked.load(Ordering::Relaxed);
+        if is_there && (called.is_ok() || !args.json) {
             let known_as = place.address_of(&replies);
-            output::say(&format!("{known_as} stays behind: to remove it takes the op admin"));
+            output::say(&format!("{known_as} stays behind: to remove it takes admin for reply-*"));
         }
     }
     let closed = place.backend.close().await;
@@ -47,7 +50,13 @@ pub(super) async fn run(args: &Call) -> Result<Outcome> {
     closed.map(|()| Outcome::Done)
 }
 
-async fn call(args: &Call, place: &Place, start: &mut Start, replies: &Name) -> Result<Delivery> {
+/// Asks, and waits for the reply; says when the request is out.
+async fn call(
+    args: &Call,
+    place: &Place,
+    start: &mut Start,
+    (replies, has_asked): (&Name, &AtomicBool),
+) -> Result<Delivery> {
     let backend = &place.backend;
     let mut request = Outgoing::new(start.rest(backend.abilities().max_payload)?);
     request.attributes = args.attributes.iter().cloned().collect();
@@ -57,6 +66,7 @@ async fn call(args: &Call, place: &Place, start: &mut Start, replies: &Name) -> 
     let until = Instant::now() + args.timeout;
     let mut sent = backend.send(&place.name, vec![request]).await?;
     let sent = sent.pop().unwrap_or_else(|| Err(unanswered()))?;
+    has_asked.store(true, Ordering::Relaxed);
     loop {
         let left = until.saturating_duration_since(Instant::now());
         let options = ReceiveOptions::new().with_wait(left.min(WAIT));

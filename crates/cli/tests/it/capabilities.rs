@@ -66,7 +66,7 @@ fn a_call_that_may_not_remove_its_mailbox_says_so_and_is_done() {
     assert_eq!((ran.code, &*ran.stdout), (Some(0), "HELLO\n"), "{ran:?}");
     let reply =
         home.done(&["list"]).lines().find(|it| it.starts_with("reply-")).unwrap().to_owned();
-    let expected = format!("/{reply} stays behind: to remove it takes the op admin\n");
+    let expected = format!("/{reply} stays behind: to remove it takes admin for reply-*\n");
     assert!(ran.stderr.ends_with(&expected), "{ran:?}");
 }
 
