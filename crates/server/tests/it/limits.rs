@@ -6,6 +6,7 @@ use mailbox_wire::json::{
     BatchMessage, BatchResult, PolicyChange, ReceiveRequest, Received, SendBatchRequest, Sent,
     SentBatch, SettleBatchRequest, SettleItem, SettleOp, SettleResult, SettledBatch,
 };
+use tokio::net::TcpSocket;
 
 use crate::rig::{OapClient, PATIENCE, Rig, Served, head, message, receive, send, until};
 
@@ -330,25 +331,21 @@ async fn what_is_refused_is_not_repeated_at_length() {
 /// Answers of a batch are as many as its messages: unread, they were counted nowhere.
 #[tokio::test]
 async fn answers_of_batches_that_nobody_reads_take_room() {
-    let served = Rig::new().with(|config| config.limits.answers = MIB).start().await;
+    let served = Rig::new().with(little_room_for_long).start().await;
     let mut client = served.client().await;
     client.send_batch("work", vec![message("one"); 100]).await;
     let work = client.receive("work", 100, 30_000).await;
     let ids: Vec<_> = work.into_iter().map(|it| it.receipt_handle).collect();
+    let nonsense = Request::SendBatch(nonsense(256));
     let mut slow = Vec::new();
     for _ in 0..16 {
-        let mut deaf = OapClient::open(served.tight).await;
-        deaf.start(&served.operator).await;
-        for _ in 0..8 {
-            let batch = deaf.request(Request::SendBatch(nonsense(256)));
-            deaf.say(&batch).await;
-        }
-        slow.push(deaf);
+        slow.push(deaf(&served, &nonsense, 8).await);
     }
     let good =
         SendBatchRequest { topic: Some("jobs".to_owned()), messages: vec![message("1"); 256] };
-    let mut sent = 0;
+    let (mut sent, mut asked) = (0, 0);
     until("there is no room", async || {
+        ask_once_more(&served, &mut slow, &mut asked, &nonsense).await;
         let reply = client.post("/v1/send/batch", &good).await;
         sent += if reply.status == 200 { 256 } else { 0 };
         reply.status == 429 && reply.bad(429, "E_SATURATED").message.contains("answers")
@@ -372,22 +369,16 @@ async fn answers_of_batches_that_nobody_reads_take_room() {
 /// What was said of settlements was bounded by nothing, once there was no room for other answers.
 #[tokio::test]
 async fn answers_of_settlements_that_nobody_reads_are_bounded_too() {
-    let served = Rig::new()
-        .with(|config| {
-            config.limits.answers = MIB;
-            // Nobody is cut off, and makes room by that.
-            config.timeouts.write = 2 * PATIENCE;
-        })
-        .start()
-        .await;
+    let served = Rig::new().with(little_room_for_long).start().await;
     let mut client = served.client().await;
     let item = SettleItem { msg_id: Some("1".to_owned()), ..SettleItem::new(SettleOp::Ack) };
     let question = SettleBatchRequest { items: vec![item; 256] };
+    let nonsense = Request::SettleBatch(question.clone());
     let mut slow = Vec::new();
     // What is said at length needs more room than what is refused without any.
     let mut is_brief = false;
     for _ in 0..40 {
-        slow.push(deaf(&served, &question, 16).await);
+        slow.push(deaf(&served, &nonsense, 16).await);
         let reply = client.post("/v1/settle/batch", &question).await;
         if reply.status == 200 {
             let settled: SettledBatch = reply.good();
@@ -402,15 +393,7 @@ async fn answers_of_settlements_that_nobody_reads_are_bounded_too() {
     assert!(is_brief, "everything is said at length");
     let mut asked = 0;
     until("there is no room", async || {
-        // One by one: where several ask for what is left, it may be for one whose answer just fits
-        // between the two of them, and is left again.
-        if asked % 16 == 0 {
-            slow.push(deaf(&served, &question, 0).await);
-        }
-        asked += 1;
-        let last = slow.last_mut().unwrap();
-        let batch = last.request(Request::SettleBatch(question.clone()));
-        last.say(&batch).await;
+        ask_once_more(&served, &mut slow, &mut asked, &nonsense).await;
         let reply = client.post("/v1/settle/batch", &question).await;
         reply.status == 429 && reply.bad(429, "E_SATURATED").message.contains("answers")
     })
@@ -424,15 +407,42 @@ async fn answers_of_settlements_that_nobody_reads_are_bounded_too() {
     until("there is room again", settles).await;
 }
 
-/// One who settles so many times, and does not look at the answers.
-async fn deaf(served: &Served, question: &SettleBatchRequest, times: usize) -> OapClient {
-    let mut deaf = OapClient::open(served.tight).await;
+/// Little room for answers, and nobody is cut off who makes room by that.
+fn little_room_for_long(config: &mut mailbox_server::Config) {
+    config.limits.answers = MIB;
+    config.timeouts.write = 2 * PATIENCE;
+}
+
+/// One who asks so many times, and does not look at the answers.
+async fn deaf(served: &Served, request: &Request, times: usize) -> OapClient {
+    // With little room for what it does not look at.
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    let mut deaf = OapClient::over(socket.connect(served.tight).await.unwrap());
     deaf.start(&served.operator).await;
     for _ in 0..times {
-        let batch = deaf.request(Request::SettleBatch(question.clone()));
+        let batch = deaf.request(request.clone());
         deaf.say(&batch).await;
     }
     deaf
+}
+
+/// One request more that nobody wants the answer of. One by one: where several ask at once for what
+/// room is left, it may be for one whose answer just fits between the two ends, and is left again.
+async fn ask_once_more(
+    served: &Served,
+    slow: &mut Vec<OapClient>,
+    asked: &mut usize,
+    request: &Request,
+) {
+    if asked.is_multiple_of(8) {
+        slow.push(deaf(served, request, 0).await);
+    }
+    *asked += 1;
+    if let Some(last) = slow.last_mut() {
+        let batch = last.request(request.clone());
+        last.say(&batch).await;
+    }
 }
 
 /// So many messages whose mailbox cannot be.
