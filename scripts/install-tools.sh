@@ -62,6 +62,26 @@ if ! has_redis; then
         exit 1
     fi
 fi
+# libFuzzer, which the fuzz targets are linked with, is built from C++; everything else needs C alone.
+INSTALL_CXX='
+    set -eu
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get update -qq
+    apt-get install -y -qq --no-install-recommends g++
+'
+if ! command -v c++ >/dev/null; then
+    echo "c++ is missing, installing g++"
+    if command -v apt-get >/dev/null && ((EUID == 0)); then
+        sh -c "$INSTALL_CXX" || true
+    elif command -v apt-get >/dev/null && command -v sudo >/dev/null; then
+        sudo sh -c "$INSTALL_CXX" || true
+    fi
+    if ! command -v c++ >/dev/null; then
+        echo "a compiler for C++ is needed; as root: apt-get install g++" >&2
+        exit 1
+    fi
+fi
+
 # Sentinels need no program of their own: redis-server --sentinel.
 redis-server --version | cut -d ' ' -f 1-3
 

@@ -77,11 +77,9 @@ fn value_name(setting: &Setting) -> &'static str {
         Key::Profile => "PROFILE",
         Key::Log => "LEVEL",
         Key::LogFormat => "FORMAT",
-        // Its default is 0, as that of no other time.
-        Key::MaxWait => "TIME",
         _ if setting.is_switch() => "true|false",
-        _ if setting.default().ends_with('B') => "SIZE",
-        _ if setting.default().ends_with(|letter: char| letter.is_ascii_digit()) => "N",
-        _ => "TIME",
+        _ if setting.is_size() => "SIZE",
+        _ if setting.is_time() => "TIME",
+        _ => "N",
     }
 }

@@ -20,10 +20,11 @@ use crate::service::Service;
 
 /// Messages in flight on a stream whose client does not say how many it can take.
 const IN_FLIGHT: u32 = 16;
-/// What is said of one of many takes, if it is a reason why not; and if it is not, or next to
-/// nothing is said.
+/// What is said of one of many takes, if it is a reason why not; if that is said in a word; and if
+/// it is none.
 const RESULT: u64 = 1024;
 const BRIEF_RESULT: u64 = 256;
+const GOOD_RESULT: u64 = 64;
 /// What a mailbox takes in a list, with its statistics, about.
 const LISTED: u64 = 512;
 
@@ -195,7 +196,11 @@ impl Service {
         self.store.abilities().check_batch("items", batch.items.len())?;
         let (mut room, budget) = self.room_for_settled(caller, batch.items.len())?;
         let settled = self.settle_each(caller, batch.items, 1).await;
-        let is_brief = !room.grow(budget, &caller.verified.token_id, results_take(&settled));
+        let take = results_take(&settled);
+        let is_brief = !room.grow(budget, &caller.verified.token_id, take);
+        if !is_brief {
+            room.shrink(take);
+        }
         let result = |settled: Answer<()>| match settled {
             Ok(()) => SettleResult::Settled { ok: true },
             Err(failure) => {
@@ -332,7 +337,7 @@ impl Service {
 
 /// What these results take.
 pub(super) fn results_take<T>(results: &[Answer<T>]) -> u64 {
-    let take = |result: &Answer<T>| if result.is_ok() { BRIEF_RESULT } else { RESULT };
+    let take = |result: &Answer<T>| if result.is_ok() { GOOD_RESULT } else { RESULT };
     results.iter().map(take).sum()
 }
 

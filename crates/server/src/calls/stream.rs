@@ -79,12 +79,6 @@ impl Stream {
         self
     }
 
-    /// It is over, though it may be dropped later: nothing comes any more, and what becomes of its
-    /// connection from here on makes no difference.
-    pub(crate) fn leave(&mut self) {
-        self.cut = Cut::default();
-    }
-
     /// What comes next, for one who writes it at once: as many as the client can take.
     ///
     /// # Errors

@@ -101,6 +101,18 @@ impl Setting {
         matches!(self.kind, Kind::Switch)
     }
 
+    /// Whether it is a time.
+    #[must_use]
+    pub const fn is_time(&self) -> bool {
+        matches!(self.kind, Kind::Time(..))
+    }
+
+    /// Whether it is a number of bytes.
+    #[must_use]
+    pub const fn is_size(&self) -> bool {
+        matches!(self.kind, Kind::Size(..))
+    }
+
     /// Whether it is about numbers and times, not about what the service is.
     #[must_use]
     pub const fn is_bound(&self) -> bool {

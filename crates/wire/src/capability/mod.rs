@@ -65,5 +65,5 @@ pub use ops::{Op, Ops};
 pub use rate::{Period, Rate};
 pub use refused::Refused;
 pub use timestamp::Timestamp;
-pub use token::{CannotMint, Capability, MAX_BYTES, MAX_CAVEATS};
+pub use token::{CannotMint, Capability, MAX_BYTES, MAX_CAVEATS, MAX_TEXT};
 pub use topics::Topics;

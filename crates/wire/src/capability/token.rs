@@ -22,8 +22,8 @@ pub const MAX_BYTES: usize = 4096;
 /// Most caveats of a capability.
 pub const MAX_CAVEATS: usize = 64;
 
-/// Longest text of a capability.
-const MAX_TEXT: usize = (MAX_BYTES * 4).div_ceil(3);
+/// Longest text of a capability: nothing longer is one.
+pub const MAX_TEXT: usize = (MAX_BYTES * 4).div_ceil(3);
 /// A hint for libraries that know more services than one.
 const LOCATION: &str = "mailbox";
 /// Which kind of identifier follows.

@@ -1,10 +1,9 @@
 //! A capability as it can be shown to a service, through whichever door. Invariant: what no
 //! capability can look like is shown to nobody; whether one is good is for the service to say.
 
-use crate::error::{Error, ErrorKind, Result};
+use mailbox_wire::capability::MAX_TEXT;
 
-/// Longest capability that a service looks at.
-const LEN: usize = 8 * 1024;
+use crate::error::{Error, ErrorKind, Result};
 
 /// Where capabilities come from.
 pub(super) const SOURCES: &str = "the environment variable MAILBOX_CAP, the option cap_file of an \
@@ -14,7 +13,7 @@ pub(super) const SOURCES: &str = "the environment variable MAILBOX_CAP, the opti
 pub(super) fn checked(capability: &str) -> Result<&str> {
     let capability = capability.trim();
     let why = match capability {
-        it if it.len() > LEN => format!("is longer than {LEN} bytes"),
+        it if it.len() > MAX_TEXT => format!("is longer than {MAX_TEXT} bytes"),
         it if !it.bytes().all(|byte| byte.is_ascii_graphic()) => {
             "has signs in it that none can have".to_owned()
         }
@@ -32,7 +31,7 @@ mod tests {
 
     #[test]
     fn what_is_around_a_capability_is_not_part_of_it() {
-        let longest = "x".repeat(LEN);
+        let longest = "x".repeat(MAX_TEXT);
         for (text, expected) in
             [("", ""), (" \n", ""), (" a.b-c= \r\n", "a.b-c="), (&longest, &longest)]
         {

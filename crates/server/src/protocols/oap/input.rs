@@ -7,11 +7,11 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, BytesMut};
+use mailbox_wire::capability::MAX_TEXT;
 use mailbox_wire::oap::{Decoder, Frame, HEADER_LEN, Header, Malformed};
 use tokio::io::AsyncRead;
 use tokio_util::io::poll_read_buf;
 
-use super::session::CAPABILITY_LEN;
 use crate::admission::Room;
 
 /// Least and most that is read at a time.
@@ -72,7 +72,7 @@ impl Input {
             && header.len as usize > if is_known { SMALL } else { SMALL_OF_STRANGERS }
         {
             // Of a capability that is too long, enough to see that it is.
-            let enough = usize::from(header.cap_len).min(CAPABILITY_LEN + 1);
+            let enough = usize::from(header.cap_len).min(MAX_TEXT + 1);
             let behind = HEADER_LEN + enough;
             return Ok(match self.buffer.get(HEADER_LEN..behind) {
                 Some(capability) => Next::Large(header, capability.to_vec()),

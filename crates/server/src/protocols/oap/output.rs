@@ -148,8 +148,7 @@ impl Output {
 
     /// What was put in last is the end of this stream. What its client has not settled is given
     /// back when that has left, or does not leave any more.
-    pub(super) fn ended(&mut self, mut stream: Box<Stream>) {
-        stream.leave();
+    pub(super) fn ended(&mut self, stream: Box<Stream>) {
         self.hand(Handed::Stream(stream));
     }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use mailbox::ErrorKind;
-use mailbox_wire::capability::Refused;
+use mailbox_wire::capability::{MAX_TEXT, Refused};
 use mailbox_wire::oap::Header;
 
 use crate::auth::{Caller, Verified};
@@ -60,9 +60,6 @@ impl Known {
     }
 }
 
-/// Longest capability that is looked at.
-pub(super) const CAPABILITY_LEN: usize = 8 * 1024;
-
 impl Session {
     pub(super) fn new() -> Self {
         static CONNECTIONS: AtomicU64 = AtomicU64::new(1);
@@ -80,7 +77,7 @@ impl Session {
     pub(super) fn start(&mut self, capability: Bytes) {
         (self.known, self.refused) = (None, None);
         // Of its own: the buffer it came in is much larger.
-        let is_one = (1..=CAPABILITY_LEN).contains(&capability.len());
+        let is_one = (1..=MAX_TEXT).contains(&capability.len());
         self.capability = match capability.len() {
             0 => None,
             // Of one that is too long nothing has to be kept to know that it is none.
